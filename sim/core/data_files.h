@@ -1,0 +1,37 @@
+// Where the data files that ship with Longhaul stand, and how a name or path in a study finds one.
+//
+// The data directory is the environment variable LONGHAUL_DATA when it is set, else the source tree that the build was
+// configured from. It holds topologies/ and workloads/ as the repository does.
+//
+// A reference in an input file is a path when it holds a '/' or ends in the kind's file ending, else a shipped name.
+// Paths are relative to the folder of the file that names them. Results keep the reference as given, never the place.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace longhaul {
+
+enum class DataKind : std::uint8_t { kTopology, kDevice, kModel, kLengths, kStudy };
+
+// How the kind is called in error texts: "topology", "device", "model", "length table", "study".
+std::string_view data_kind_name(DataKind kind);
+
+std::string data_directory();
+
+// The file of the shipped `name` (without ending), nullopt if there is none. Names never hold a '/'.
+std::optional<std::string> find_data_file(DataKind kind, std::string_view name);
+
+// All shipped names of a kind, sorted.
+std::vector<std::string> list_data_names(DataKind kind);
+
+// True if `reference` is a path by the rule above, not a shipped name.
+bool is_data_path(DataKind kind, std::string_view reference);
+
+// `path` as seen from the folder of `from_file`; absolute paths and an empty folder leave it as it is.
+std::string relative_to_file(std::string_view path, std::string_view from_file);
+
+}  // namespace longhaul
