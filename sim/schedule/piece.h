@@ -1,0 +1,43 @@
+// Attention pieces: rectangles of (query rows x key rows) with a rule on token coordinates, and their pair counts.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "sim/schedule/tensor.h"
+
+namespace longhaul {
+
+enum class MaskRule : std::uint8_t {
+  kFull,              // every pair
+  kCausal,            // key token <= query token
+  kBlockDiagonal,     // same block of b tokens
+  kBlockCausal,       // block of key <= block of query
+  kBlockCausalStrict  // block of key < block of query
+};
+
+// Query rows q_row .. q_row+q_count-1 hold tokens q_token .. of one document; key rows of `operand` likewise. Rows are
+// indices into the q view and into the operand's key view (after their row lists).
+struct Piece {
+  std::int64_t q_row = 0, q_count = 0, q_token = 0;
+  std::int64_t k_row = 0, k_count = 0, k_token = 0;
+  std::int32_t block = 0;   // b of the block rules
+  std::int16_t operand = 0;
+  MaskRule rule = MaskRule::kFull;
+
+  bool allows(std::int64_t query_token, std::int64_t key_token) const;
+};
+
+// Unmasked pairs of the piece, in closed form.
+std::int64_t piece_pairs(const Piece& piece);
+
+struct PieceList {
+  std::vector<Piece> pieces;
+  std::int64_t pairs = 0;  // sum
+};
+using PieceListPtr = std::shared_ptr<const PieceList>;
+// Drops pieces without pairs.
+PieceListPtr make_piece_list(std::vector<Piece> pieces);
+
+}  // namespace longhaul
