@@ -1,0 +1,61 @@
+// Collectives as NCCL runs them, turned into transfers: bytes a link (exact) and latency by hop class.
+//
+// * all-gather, reduce-scatter, broadcast: rings. all-reduce: rings, or a tree over several nodes, whichever is faster.
+// * The ring set of a group uses the NIC of every member, as NCCL's channels do: each node boundary is crossed by the
+//   ring's whole traffic once, spread over the members of the node; inside a node members pass on the rest. On a
+//   switch they pass it to the next member; with direct pair links the rings take all orders of the members, so a
+//   member's traffic spreads evenly over the links to all others (NCCL's search finds such rings too).
+// * exchange (all-to-all(v), ring hop, pipeline edge, halo): every message on its own route, one phase.
+// * The protocol (LL, LL128, Simple) is the one with the least time alone; constants in sim/network/protocol.h.
+//
+// Ignores: NVLS, PAT and SHARP, the ramp of channels, the batches of eight peers in a large exchange. Not yet
+// calibrated: callers give times +-25 %.
+// A Collectives keeps scratch space: not to be shared between threads. Results do not depend on earlier calls.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "sim/cluster/cluster.h"
+#include "sim/core/units.h"
+#include "sim/network/transfer.h"
+
+namespace longhaul {
+
+// `bytes` from one rank to another; from == to is a local copy and moves nothing on links.
+struct PeerMessage {
+  int from = 0;
+  int to = 0;
+  Bytes bytes;
+};
+
+class Collectives {
+ public:
+  // `cluster` must outlive this.
+  explicit Collectives(const Cluster& cluster);
+
+  // `ranks`: distinct ranks in member order, at least one. A group of one, or no bytes: an empty transfer of no time.
+  // Each member gives `per_rank` bytes and ends with all of them. Every rank sends (n-1) x per_rank.
+  Transfer all_gather(std::span<const int> ranks, Bytes per_rank);
+  // Each member gives n x per_rank_result bytes and ends with its own reduced part. Every rank sends
+  // (n-1) x per_rank_result.
+  Transfer reduce_scatter(std::span<const int> ranks, Bytes per_rank_result);
+  // The ring cuts the buffer into n equal parts, the last ones padded: every rank sends 2 (n-1) ceil(buffer / n).
+  Transfer all_reduce(std::span<const int> ranks, Bytes buffer);
+  // From ranks[0] along the ring: every rank but the last sends `buffer` once.
+  Transfer broadcast(std::span<const int> ranks, Bytes buffer);
+  // One group of sends and receives.
+  Transfer exchange(std::span<const PeerMessage> messages);
+
+ private:
+  struct Group;  // members by node
+  void add(LinkId link, std::int64_t bytes);
+  void add_route(int from, int to, std::int64_t bytes);
+
+  const Cluster* cluster_;
+  std::vector<std::int64_t> load_;  // by link; zero between calls
+  std::vector<LinkId> touched_;
+};
+
+}  // namespace longhaul
