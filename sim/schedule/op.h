@@ -26,9 +26,13 @@ enum class OpKind : std::uint8_t {
 enum class Pass : std::uint8_t { kForward, kRecompute, kBackward, kOptimizer };
 const char* to_string(Pass pass);
 
-// The function of an Elementwise op, with its operands in order (w: written, rw: read and written, r: read).
+// The function of an Elementwise or Move op, with its operands in order (w: written, rw: read and written, r: read).
 enum class Function : std::uint8_t {
-  kNone,
+  kNone,  // of a Move: plain pairs
+  // Move, one pair: r rows x (P/r w) columns, w (P rows) x w, block-major: destination row j * rows + i holds columns
+  // [floor(j / r) w, ...) of source row i, with r = (blocks x w) / source columns (KV heads repeated r times).
+  kSplitColumns,
+  kJoinColumns,  // Move, the inverse: r (P rows) x w, w rows x columns; the r blocks that repeat a column are summed
   kEmbedding,          // r table (flat vocab x hidden), w rows x hidden; ids follow from the output's row map
   kEmbeddingBackward,  // r d_rows, rw d_table (accumulate)
   kRmsNorm,            // r x, r weight (flat hidden), w y; epsilon 1e-5
@@ -52,7 +56,6 @@ using StreamId = std::int8_t;
 using EventSlot = std::int8_t;
 using GroupRole = std::int8_t;    // which of a rank's groups a collective uses
 using PieceSlot = std::int16_t;
-using ChunkListSlot = std::int16_t;
 using ExchangeSlot = std::int16_t;
 inline constexpr EventSlot kNoEvent = -1;
 

@@ -17,6 +17,8 @@ const char* to_string(Pass pass) {
 const char* to_string(Function function) {
   switch (function) {
     case Function::kNone: return "none";
+    case Function::kSplitColumns: return "split_columns";
+    case Function::kJoinColumns: return "join_columns";
     case Function::kEmbedding: return "embedding";
     case Function::kEmbeddingBackward: return "embedding_backward";
     case Function::kRmsNorm: return "rmsnorm";

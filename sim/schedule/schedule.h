@@ -103,6 +103,9 @@ TensorId resolve(const OpInstance& at, const TensorRef& ref);
 // The same with the chunk replaced (operands out of a chunk list).
 TensorId resolve(const OpInstance& at, const TensorRef& ref, std::int32_t chunk);
 
+// Every tensor that a reference of an acquire or release list, or of a `zero`, stands for (its chunk list expanded).
+void resolve_all(const OpInstance& at, const TensorRef& ref, std::vector<TensorId>& out);
+
 // Rows of a tensor of this kind that lives in `chunk` of `rank`.
 std::int64_t tensor_rows(const Schedule& schedule, int rank, const TensorId& tensor);
 std::int64_t tensor_bytes(const Schedule& schedule, int rank, const TensorId& tensor);

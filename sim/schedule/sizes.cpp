@@ -17,6 +17,16 @@ TensorId resolve(const OpInstance& at, const TensorRef& ref, std::int32_t chunk)
   return id;
 }
 
+void resolve_all(const OpInstance& at, const TensorRef& ref, std::vector<TensorId>& out) {
+  if (ref.chunks < 0) {
+    out.push_back(resolve(at, ref));
+    return;
+  }
+  for (const std::int32_t chunk : at.shape->chunk_lists[static_cast<std::size_t>(ref.chunks)]) {
+    out.push_back(resolve(at, ref, chunk));
+  }
+}
+
 std::int64_t tensor_rows(const Schedule& schedule, int rank, const TensorId& tensor) {
   const TensorKind& kind = schedule.tensors[static_cast<std::size_t>(tensor.kind)];
   if (kind.rows == kFlat) return kind.flat_rows;
@@ -79,7 +89,14 @@ std::int64_t touched_bytes(const Schedule& schedule, const OpInstance& at) {
     const bool table = at.op->function == Function::kEmbedding || at.op->function == Function::kEmbeddingBackward;
     const TensorKind& kind = schedule.tensors[static_cast<std::size_t>(view.tensor.kind)];
     if (table && kind.rows == kFlat) continue;  // only the looked-up rows move: counted below
-    const std::int64_t once = view_bytes(schedule, at, view);
+    std::int64_t once = 0;
+    if (view.tensor.chunks >= 0) {
+      for (const std::int32_t chunk : at.shape->chunk_lists[static_cast<std::size_t>(view.tensor.chunks)]) {
+        once += tensor_bytes(schedule, at.rank, resolve(at, view.tensor, chunk));
+      }
+    } else {
+      once = view_bytes(schedule, at, view);
+    }
     bytes += view.access == Access::kAccumulate ? 2 * once : once;
   }
   if (at.op->function == Function::kEmbedding) bytes *= 2;          // one table row read for each row written

@@ -70,6 +70,7 @@ RowListPtr make_row_list(std::vector<RowSpan> spans);
 using TensorKindId = std::int16_t;
 using RowMapSlot = std::int16_t;
 using RowListSlot = std::int16_t;
+using ChunkListSlot = std::int16_t;
 
 inline constexpr RowMapSlot kFlat = -1;       // a flat tensor: `flat_rows` elements, no row map
 inline constexpr RowListSlot kAllRows = -1;   // a view of every row, in order
@@ -102,13 +103,16 @@ struct TensorId {
   }
 };
 
-// A tensor as an op template names it: relative to the layer and chunk at which the op runs.
+// A tensor as an op template names it: relative to the layer and chunk at which the op runs. In `Program::resident` the
+// layer offset is the layer itself. With `chunks` set it stands for one tensor for each chunk in that list of the shape
+// table, which is allowed in acquire and release lists and as the operand of a `zero`.
 struct TensorRef {
   TensorKindId kind = -1;
-  std::int8_t layer_offset = 0;  // added to the current layer
+  std::int16_t layer_offset = 0;  // added to the current layer
   bool has_layer = true;         // false: layer is kNoLayer
   bool has_chunk = true;         // false: chunk is kNoChunk
   std::uint8_t instance = 0;
+  ChunkListSlot chunks = -1;
 };
 
 enum class Access : std::uint8_t {
