@@ -13,6 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/core/error.h"
+
 namespace longhaul {
 
 enum class DataKind : std::uint8_t { kTopology, kDevice, kModel, kLengths, kStudy };
@@ -33,5 +35,10 @@ bool is_data_path(DataKind kind, std::string_view reference);
 
 // `path` as seen from the folder of `from_file`; absolute paths and an empty folder leave it as it is.
 std::string relative_to_file(std::string_view path, std::string_view from_file);
+
+// The file that `reference`, a name or path that stands at `path` of `file`, means. An unknown name adds an error with
+// the shipped names and the nearest; a path is returned unopened.
+std::optional<std::string> resolve_data_file(DataKind kind, const std::string& reference, const std::string& file,
+                                             const std::string& path, Errors& errors);
 
 }  // namespace longhaul

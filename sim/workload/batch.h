@@ -46,10 +46,10 @@ std::int64_t batch_pairs(const Batch& batch);
 std::int64_t batch_rows(const Batch& batch);
 
 // Tokens that the loss counts. Causal LM: every token but the last of its document (its label is the next token).
-// Block diffusion: the corrupted tokens, `is_corrupted`.
+// Block diffusion: the corrupted tokens, `is_corrupted`. May be 0 for a batch of very few tokens.
 std::int64_t counted_tokens(const Batch& batch);
 
-// The token id at `position` of a document: a fixed hash, so that no file of tokens is needed.
+// The token id at `position` of a document: a fixed hash, so that no file of tokens is needed. Never the mask id.
 std::int64_t token_id(DocumentId document, std::int64_t position, std::int64_t vocab);
 // Block diffusion: whether the noisy copy of this token is replaced by the mask token (id vocab - 1); about half are.
 bool is_corrupted(DocumentId document, std::int64_t position);

@@ -1,0 +1,92 @@
+#include "sim/core/data_files.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#ifndef LONGHAUL_SOURCE_ROOT
+#error "the build must define LONGHAUL_SOURCE_ROOT, the directory that holds topologies/ and workloads/"
+#endif
+
+namespace longhaul {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct KindFiles {
+  std::string_view name;
+  std::string_view folder;
+  std::string_view ending;
+};
+
+KindFiles kind_files(DataKind kind) {
+  switch (kind) {
+    case DataKind::kTopology: return {"topology", "topologies", ".json"};
+    case DataKind::kDevice: return {"device", "topologies/devices", ".json"};
+    case DataKind::kModel: return {"model", "workloads/models", ".json"};
+    case DataKind::kLengths: return {"length table", "workloads/lengths", ".csv"};
+    case DataKind::kStudy: return {"study", "workloads/studies", ".json"};
+  }
+  return {};
+}
+
+// JSON Schemas stand beside the data of some kinds; they are not data.
+bool is_schema(std::string_view stem) { return stem.ends_with(".schema"); }
+
+}  // namespace
+
+std::string_view data_kind_name(DataKind kind) { return kind_files(kind).name; }
+
+std::string data_directory() {
+  const char* chosen = std::getenv("LONGHAUL_DATA");
+  return chosen != nullptr && *chosen != '\0' ? chosen : LONGHAUL_SOURCE_ROOT;
+}
+
+std::optional<std::string> find_data_file(DataKind kind, std::string_view name) {
+  if (name.empty() || name.find('/') != std::string_view::npos || is_schema(name)) return std::nullopt;
+  const KindFiles files = kind_files(kind);
+  const fs::path file = fs::path(data_directory()) / files.folder / (std::string(name) + std::string(files.ending));
+  std::error_code ignored;  // an unreadable folder holds no data file
+  if (!fs::is_regular_file(file, ignored)) return std::nullopt;
+  return file.string();
+}
+
+std::vector<std::string> list_data_names(DataKind kind) {
+  const KindFiles files = kind_files(kind);
+  std::vector<std::string> names;
+  std::error_code failed;
+  for (fs::directory_iterator entry(fs::path(data_directory()) / files.folder, failed), end; !failed && entry != end;
+       entry.increment(failed)) {
+    const fs::path& path = entry->path();
+    const std::string stem = path.stem().string();
+    if (path.extension() == files.ending && !is_schema(stem)) names.push_back(stem);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool is_data_path(DataKind kind, std::string_view reference) {
+  return reference.find('/') != std::string_view::npos || reference.ends_with(kind_files(kind).ending);
+}
+
+std::string relative_to_file(std::string_view path, std::string_view from_file) {
+  const fs::path folder = fs::path(from_file).parent_path();
+  return folder.empty() ? std::string(path) : (folder / fs::path(path)).lexically_normal().string();
+}
+
+std::optional<std::string> resolve_data_file(DataKind kind, const std::string& reference, const std::string& file,
+                                             const std::string& path, Errors& errors) {
+  if (is_data_path(kind, reference)) return relative_to_file(reference, file);
+  std::optional<std::string> found = find_data_file(kind, reference);
+  if (!found) {
+    const std::vector<std::string> names = list_data_names(kind);
+    errors.push_back({file, path, fmt::format("unknown {} \"{}\"", data_kind_name(kind), reference),
+                      fmt::format("one of {}, or a path", fmt::join(names, ", ")), nearest_name(reference, names)});
+  }
+  return found;
+}
+
+}  // namespace longhaul
