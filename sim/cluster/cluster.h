@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/cluster/template_graph.h"
 #include "sim/cluster/topology.h"
 #include "sim/core/error.h"
 
@@ -54,16 +55,11 @@ class Cluster {
   Cluster(const Topology& topology, int gpus);
 
  private:
-  // A link of a template: which part owns it, and its number within that part.
-  enum class Owner : std::uint8_t { kSourceNode, kTargetNode, kSourceLeaf, kTargetLeaf };
-  struct TemplateLink {
-    Owner owner;
-    std::int32_t index;
-  };
-  enum Pattern { kSameNode, kSameLeaf, kOtherLeaf, kPatterns };
-  friend class ClusterBuilder;
-
-  LinkId first_link_of_leaf(int node) const { return nodes_ * links_per_node_ + (node / leaf_nodes_) * links_per_leaf_; }
+  void add_node_links(int node);
+  void add_leaf_links(int group);
+  LinkId first_link_of_leaf(int node) const {
+    return nodes_ * links_per_node_ + (node / leaf_nodes_) * links_per_leaf_;
+  }
 
   Topology topology_;
   int gpus_ = 0;
@@ -73,9 +69,7 @@ class Cluster {
   int leaf_nodes_ = 1;
   std::vector<LinkClass> classes_;
   std::vector<Link> links_;
-  // CSR over (pattern, local from, local to).
-  std::vector<std::int32_t> template_first_;
-  std::vector<TemplateLink> template_links_;
+  RouteTemplates templates_;
 };
 
 // Checks `gpus` against the topology: at least 1, not above a fixed size, and a multiple of gpus_per_node unless it fits

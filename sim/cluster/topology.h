@@ -48,6 +48,8 @@ struct Topology {
   LinkClass nic;                 // one NIC, one way
   std::optional<LinkClass> pcie;  // a GPU to its NIC, where that is narrower than the NIC; one way
   NetworkFabric network_fabric = NetworkFabric::kSingleSwitch;
+  Time ll_hop;                   // what NCCL takes for one hop over this network, LL protocol
+  Time simple_hop;               // the same, Simple protocol
   int nodes_per_leaf = 0;        // rails only
   double oversubscription = 1;   // rails only: NIC rate under a leaf over its rate to the spine; 1 is non-blocking
 };
