@@ -79,7 +79,8 @@ std::vector<std::vector<std::int64_t>> dual_end_blocks(std::int64_t blocks, std:
 // Each planner gives the reason, a sentence fragment, where the scheme cannot be applied.
 
 // CSBP: noisy blocks whole on ranks, clean rows in 2P zigzag chunks.
-//  * One document of at least 2P blocks: the paper's ownership (`dual_end_blocks`).
+//  * One document: the paper's ownership (`dual_end_blocks`); the paper rejects fewer than P blocks, we leave ranks
+//    without noisy rows.
 //  * Otherwise documents whose block count 2P divides are paired one by one, which is balanced; the blocks of all other
 //    documents are assigned jointly, most pairs first, each to the rank with the fewest pairs so far (then fewest rows,
 //    then the lowest rank). This is the paper's rule for N/2 < P over several documents; a rank may hold no block.
@@ -89,8 +90,8 @@ std::vector<std::vector<std::int64_t>> dual_end_blocks(std::int64_t blocks, std:
 tl::expected<BdPlan, std::string> plan_csbp(std::span<const PlannedDocument> documents, std::int64_t ranks,
                                             std::int64_t block_tokens);
 // Token-offset CP: within every block rank r owns offsets [r b/2P, (r+1) b/2P) and the mirrored tail; [r b/P, (r+1)b/P)
-// if b/P is odd. P must divide b. A short last block is padded to the next multiple of 2P (P if b/P is odd) and split by
-// the same rule. Clean rows: contiguous shards of the packed sequence, padded at its end to a multiple of P.
+// if b/P is odd. P must divide b. A short last block is padded to the next multiple of 2P (P if b/P is odd) and split
+// by the same rule. Clean rows: contiguous shards of the packed sequence, padded at its end to a multiple of P.
 tl::expected<BdPlan, std::string> plan_bd_offset_cp(std::span<const PlannedDocument> documents, std::int64_t ranks,
                                                     std::int64_t block_tokens);
 

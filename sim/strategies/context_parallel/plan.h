@@ -19,7 +19,7 @@ namespace longhaul {
 struct CpPlan {
   std::vector<std::vector<Shard>> ranks;    // rows in local order, padding runs included
   std::int64_t padded_tokens_per_rank = 0;  // rows of every rank
-  // FlashCP: documents cut into 2N zigzag chunks, in packing order. Static schemes leave it empty.
+  // FlashCP: documents cut into 2N zigzag chunks, longest first. Static schemes leave it empty.
   std::vector<DocumentId> per_doc_documents;
 
   std::int64_t rank_count() const { return static_cast<std::int64_t>(ranks.size()); }

@@ -49,6 +49,14 @@ std::vector<PlannedDocument> sequence_documents(const Batch& batch, const Sequen
 // The runs of documents (and of padding at the end) under rows [first, first + rows) of the packed sequence.
 std::vector<Shard> packed_rows(std::span<const PlannedDocument> documents, std::int64_t first, std::int64_t rows);
 
+// Tokens of chunk `chunk` of `chunks` when a document of `tokens` is cut by WLB-LLM's rule: floor(tokens / chunks)
+// each, the remainder one token each to consecutive chunks from `cursor` on, around the end (flashcp.md 2.2). The next
+// document's cursor is (cursor + tokens) % chunks.
+constexpr std::int64_t chunk_tokens(std::int64_t tokens, std::int64_t chunks, std::int64_t cursor,
+                                    std::int64_t chunk) {
+  return tokens / chunks + ((chunk - cursor + chunks) % chunks < tokens % chunks ? 1 : 0);
+}
+
 // Appends `shard`, joining it to the last one where both are padding or adjoining tokens of one document; drops empty
 // ones.
 void append_shard(std::vector<Shard>& shards, const Shard& shard);
