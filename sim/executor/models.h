@@ -1,0 +1,94 @@
+// What the executor asks the time models: how long a kernel takes alone, and the network in which transfers share links.
+//
+// Two small interfaces, so that the engine is tested with fixed times and runs with calibrated ones. Answers are cached:
+// a duration is asked for once a (shape, segment, op), a transfer is prepared once a distinct collective call.
+// Both must be deterministic functions of what they are asked.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "sim/cluster/cluster.h"
+#include "sim/core/sim_time.h"
+#include "sim/cost/estimate.h"
+#include "sim/network/collectives.h"
+#include "sim/schedule/schedule.h"
+
+namespace longhaul {
+
+struct OpDuration {
+  Time time;  // alone on the device
+  KernelKind kernel = KernelKind::kElementwise;
+};
+
+class OpDurations {
+ public:
+  virtual ~OpDurations() = default;
+  // For ops that are neither collective nor empty. Must not depend on the layer nor, given equal shapes, on the rank.
+  virtual OpDuration duration(const Schedule& schedule, const OpInstance& at) const = 0;
+  // Host time of one launch.
+  virtual Time launch() const = 0;
+  // Factors >= 1 on a kernel's time while a transfer, or a host copy, of the same rank is in flight.
+  virtual double slowdown_beside_communication() const = 0;
+  virtual double slowdown_beside_host_copy() const = 0;
+};
+
+// One meeting of a group: what each member does, in member order.
+struct CollectiveCall {
+  const Schedule* schedule = nullptr;
+  GroupId group = 0;
+  CollectiveKind kind = CollectiveKind::kExchange;
+  std::int64_t buffer_bytes = 0;         // as collective_buffer_bytes; not for exchanges
+  std::span<const OpInstance> members;
+};
+
+struct MemberBytes {
+  std::int64_t sent_intra_node = 0;
+  std::int64_t sent_inter_node = 0;
+  std::int64_t received = 0;
+};
+
+class CollectiveNetwork {
+ public:
+  using TransferId = std::int32_t;
+  virtual ~CollectiveNetwork() = default;
+  // Called once for each distinct call. Asserts that the members ask for the same: what one sends, the other receives.
+  virtual TransferId prepare(const CollectiveCall& call) = 0;
+  // In member order.
+  virtual std::span<const MemberBytes> traffic(TransferId transfer) const = 0;
+  virtual void start(Time now, TransferId transfer, std::uint32_t tag) = 0;
+  // Time::max() if nothing is in flight.
+  virtual Time next() const = 0;
+  // Moves to next() and appends the tags of the transfers that end then.
+  virtual void advance(Time to, std::vector<std::uint32_t>& finished) = 0;
+  // Bytes by link so far, and the largest utilisation; empty if there are no links.
+  virtual std::vector<std::int64_t> link_bytes() const = 0;
+  virtual std::vector<double> link_peak_utilisation() const = 0;
+};
+
+// Durations out of a kernel model. Gemm passes: backward with a transposed A is the weight gradient, backward without is
+// the input gradient, all else forward. A Move on a copy stream crosses the host link; elsewhere it copies in the device.
+class KernelDurations : public OpDurations {
+ public:
+  // `scale` multiplies every kernel's time (not the launch): a what-if knob. `model` must outlive this.
+  explicit KernelDurations(const KernelModel& model, double scale = 1) : model_(&model), scale_(scale) {}
+  OpDuration duration(const Schedule& schedule, const OpInstance& at) const override;
+  Time launch() const override;
+  double slowdown_beside_communication() const override;
+  double slowdown_beside_host_copy() const override;
+
+ private:
+  const KernelModel* model_;
+  double scale_;
+};
+
+// Transfers on the links of a cluster. A rank's self-copy in an exchange costs what Collectives says.
+std::unique_ptr<CollectiveNetwork> make_flow_network(const Cluster& cluster, double scale = 1);
+
+// Who sends what in an exchange, in member order of senders; asserts that every send has its receive of equal size.
+// Self-copies are messages from a rank to itself.
+std::vector<PeerMessage> exchange_messages(const CollectiveCall& call);
+
+}  // namespace longhaul
