@@ -35,6 +35,7 @@ void AttentionWork::add(const AttentionPieceSize& piece) {
   pairs += pairs_d;
   forward_pairs += q_tiles_d * forward_tile;
   backward_pairs += k_tiles_d * backward_tile;
+  unskipped_pairs += std::min(q_tiles_d * k_tiles_d * kTile * kTile, 2 * k_tiles_d * backward_tile);
   longest_forward_tile = std::max(longest_forward_tile, kTile * kTile * k_tiles_d);
   longest_backward_tile = std::max(longest_backward_tile, kTile * kTile * q_tiles_d);
 }
@@ -48,8 +49,14 @@ void AttentionWork::add(const AttentionWork& other) {
   pairs += other.pairs;
   forward_pairs += other.forward_pairs;
   backward_pairs += other.backward_pairs;
+  unskipped_pairs += other.unskipped_pairs;
   longest_forward_tile = std::max(longest_forward_tile, other.longest_forward_tile);
   longest_backward_tile = std::max(longest_backward_tile, other.longest_backward_tile);
+}
+
+bool AttentionWork::dense() const {
+  if (pieces != 1) return false;
+  return q_rows == k_rows || pairs == static_cast<double>(q_rows) * static_cast<double>(k_rows);
 }
 
 AttentionWork attention_work(std::span<const AttentionPieceSize> pieces) {

@@ -4,8 +4,9 @@
 // memory traffic charged beside it. Work comes from shapes; the few rates come from a calibration file that the tool
 // `longhaul-fit` wrote from measured tables (validate/data). Evaluation uses + - * / sqrt and tables only.
 //
-// Units: seconds (double; the caller rounds once to Time). Every estimate carries the ends of its 90 % interval, taken
-// from the leave-one-out errors of the calibration, and says on what it stands (Basis).
+// Units: seconds (double; the caller rounds once to Time). An estimate is what a kernel adds to a busy stream: launch and
+// event latency, which a call timed alone shows, are left out (timed_alone adds them). It carries the ends of its 90 %
+// interval, taken from the leave-one-out errors of the calibration, and says on what it stands (Basis).
 //
 // Invariants: 0 < low <= seconds <= high. A KernelModel is immutable; all members are safe to call from any thread.
 // Ignored: clocks and power state, the state of the L2 before the call, other kernels (see the slow-down factors).
@@ -15,8 +16,8 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
+#include "sim/cluster/device.h"
 #include "sim/core/error.h"
 #include "sim/core/units.h"
 #include "sim/cost/attention_work.h"
@@ -24,6 +25,8 @@
 namespace longhaul {
 
 struct Calibration;  // sim/cost/calibration.h
+struct KernelCall;   // sim/cost/kernel_features.h
+enum class TermKind;
 
 enum class Basis {
   kCalibrated,    // these very sizes were measured on this device and went into the fit
@@ -43,36 +46,24 @@ struct Estimate {
 enum class GemmPass { kForward, kBackwardInput, kBackwardWeight };
 enum class CopyKind { kDeviceToDevice, kHostToDevice, kDeviceToHost };
 
-// The classes that carry residuals of their own.
-enum class KernelClass {
-  kGemmForward,
-  kGemmBackwardInput,
-  kGemmBackwardWeight,
-  kAttentionForward,         // one piece
-  kAttentionBackward,        // one piece
-  kAttentionForwardPacked,   // a varlen call of several pieces
-  kAttentionBackwardPacked,  // a varlen call of several pieces
+// Kinds of calls that carry residuals of their own. Dense: one square or unmasked piece; ragged: any other varlen call.
+enum class KernelKind {
+  kGemm,
+  kAttentionForwardDense,
+  kAttentionBackwardDense,
+  kAttentionForwardRagged,
+  kAttentionBackwardRagged,
   kElementwise,
   kCopyDeviceToDevice,
   kCopyHostToDevice,
   kCopyDeviceToHost,
 };
-inline constexpr int kKernelClassCount = 11;
-const char* kernel_class_name(KernelClass kernel);  // "gemm-forward", ... : the keys of the calibration file
-
-// What the cost room needs to know about a device, from its topology file (sim/cluster/device.h).
-struct KernelDevice {
-  std::string name;                  // "h200"
-  FlopsPerSecond bf16_dense;         // datasheet, dense
-  BytesPerSecond memory_bandwidth;   // datasheet
-  int multiprocessors = 0;
-  BytesPerSecond host_link;          // one direction, one GPU
-};
+inline constexpr int kKernelKindCount = 9;
 
 class KernelModel {
  public:
   // `calibration` was measured on `measured`; if `device` is another one, estimates are scaled and say kDatasheet.
-  KernelModel(KernelDevice device, std::shared_ptr<const Calibration> calibration);
+  KernelModel(DeviceSpec device, std::shared_ptr<const Calibration> calibration);
 
   // C[m x n] (+)= A[m x k] B[k x n] in bf16 with fp32 accumulation. m x n is this GEMM's own output, k what it
   // reduces: for backward-weight k is the number of tokens. All >= 1.
@@ -99,34 +90,38 @@ class KernelModel {
   // Factors >= 1: a compute kernel's time while a communication kernel runs beside it, and the reverse.
   double compute_slowdown_beside_communication() const;
   double communication_slowdown_beside_compute() const;
+  // A memory-bound kernel (pack, cast, copy within the device) beside a compute kernel on another stream.
+  double memory_kernel_slowdown_beside_compute() const;
   // The same for a copy over the host link beside a compute kernel.
   double compute_slowdown_beside_host_copy() const;
   double host_copy_slowdown_beside_compute() const;
 
-  const KernelDevice& device() const { return device_; }
+  const DeviceSpec& device() const { return device_; }
   bool measured() const { return measured_; }            // false: every basis is kDatasheet
   const std::string& calibration_name() const;           // "h200"
   const std::string& calibration_date() const;           // "2026-11-29", the day of measurement
   // One line for reports: calibration, date, and what was scaled if the device was not measured.
   std::string description() const;
-  // Relative leave-one-out residuals (measured / predicted - 1) of a class: 5 % and 95 % quantile.
-  double residual_low(KernelClass kernel) const;
-  double residual_high(KernelClass kernel) const;
+  // Relative leave-one-out residuals (measured / predicted - 1) that bound 90 % of the calls of a class.
+  double residual_low(KernelKind kernel) const;
+  double residual_high(KernelKind kernel) const;
+  // What a call timed alone by events shows: `queued` plus launch and event latency (and, for one dense attention call,
+  // the framework's host time), as the measured tables have it. Kernels queued back to back hide that part, so the
+  // estimates above do not hold it; the `cost` command adds it.
+  Estimate timed_alone(KernelKind kernel, const Estimate& queued) const;
 
  private:
-  Estimate finish(KernelClass kernel, double seconds, bool inside, bool exact) const;
+  Estimate estimate(const KernelCall& call) const;
+  double scale(TermKind kind) const;
 
-  KernelDevice device_;
+  DeviceSpec device_;
   std::shared_ptr<const Calibration> calibration_;
   bool measured_;
-  double compute_scale_;        // rate of one multiprocessor, relative to the measured device
-  double bandwidth_scale_;      // memory bandwidth, the same
-  double host_link_scale_;
 };
 
-// The model of `device` from the calibrations in `directory` (topologies/devices/calibration): that of the device
-// itself, or the nearest measured one scaled by peak, bandwidth and multiprocessors. Errors: the directory holds no
-// calibration, or a file of it is not one (all faults, with file and JSON pointer).
-Expected<KernelModel> load_kernel_model(const KernelDevice& device, const std::string& directory);
+// The model of `device` from the calibrations in `data_directory`/topologies/devices/calibration: that of the device
+// itself, or that of the nearest measured one (least ratio of peak and bandwidth), scaled by peak, bandwidth and
+// multiprocessors. Errors: there is no calibration, or a file is not one (all faults, with file and JSON pointer).
+Expected<KernelModel> load_kernel_model(const DeviceSpec& device, const std::string& data_directory);
 
 }  // namespace longhaul

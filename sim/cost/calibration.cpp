@@ -1,0 +1,211 @@
+#include "sim/cost/calibration.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "sim/core/json.h"
+
+namespace longhaul {
+namespace {
+
+constexpr double kLargestConstant = 1.0;  // seconds per term; far above any kernel's
+constexpr std::int64_t kLargestSize = std::int64_t{1} << 60;
+
+KernelKind kind_at(int index) { return static_cast<KernelKind>(index); }
+
+ResidualBand read_band(JsonReader& parent, const char* key) {
+  ResidualBand band;
+  const Json* json = parent.required(key, "an object of residuals");
+  if (json == nullptr) return band;
+  JsonReader reader(*json, parent.file(), parent.child_path(key), parent.errors());
+  band.rows = reader.required_integer("rows", 1, 1'000'000).value_or(1);
+  band.low = reader.required_number("low", -0.95, 0).value_or(0);
+  band.high = reader.required_number("high", 0, 100).value_or(0);
+  band.median = reader.required_number("median", 0, 100).value_or(0);
+  band.p90 = reader.required_number("p90", 0, 100).value_or(0);
+  reader.finish();
+  return band;
+}
+
+void read_sizes(JsonReader& parent, KernelKind kind, KernelCalibration& out) {
+  const std::size_t components = size_names(kind).size();
+  const std::string expected = fmt::format("a non-empty list of lists of {} integers", components);
+  const Json* json = parent.required("measured_sizes", expected);
+  if (json == nullptr) return;
+  if (!json->is_array() || json->empty()) {
+    parent.add_error("measured_sizes", fmt::format("is {}", describe(*json)), expected);
+    return;
+  }
+  for (const Json& row : *json) {
+    const bool right = row.is_array() && row.size() == components && std::all_of(row.begin(), row.end(), [](const Json& v) {
+                         return v.is_number_integer() && v.get<std::int64_t>() >= 0 && v.get<std::int64_t>() <= kLargestSize;
+                       });
+    if (!right) {
+      parent.add_error("measured_sizes", fmt::format("holds {}", row.dump()), expected);
+      return;
+    }
+    SizeKey key{};
+    for (std::size_t i = 0; i < components; ++i) key[i] = row[i].get<std::int64_t>();
+    out.measured.push_back(key);
+  }
+  std::sort(out.measured.begin(), out.measured.end());
+  out.lowest = out.highest = out.measured.front();
+  for (const SizeKey& key : out.measured) {
+    for (std::size_t i = 0; i < key.size(); ++i) {
+      out.lowest[i] = std::min(out.lowest[i], key[i]);
+      out.highest[i] = std::max(out.highest[i], key[i]);
+    }
+  }
+}
+
+KernelCalibration read_kernel(const Json& json, KernelKind kind, const JsonReader& parent, Errors& errors,
+                              const std::string& path) {
+  KernelCalibration out;
+  JsonReader reader(json, parent.file(), path, errors);
+  if (const Json* constants = reader.required("constants", "an object of seconds per term")) {
+    JsonReader terms(*constants, reader.file(), reader.child_path("constants"), errors);
+    std::size_t i = 0;
+    for (const TermSpec& term : kernel_terms(kind)) {
+      out.constants[i++] = terms.required_number(term.name, 0, kLargestConstant).value_or(0);
+    }
+    terms.finish();
+  }
+  out.timed_alone_seconds = reader.required_number("timed_alone_seconds", 0, kLargestConstant).value_or(0);
+  out.small_call_seconds = reader.required_number("small_call_seconds", 0, kLargestConstant).value_or(0);
+  out.small = read_band(reader, "residuals_small");
+  out.large = read_band(reader, "residuals_large");
+  read_sizes(reader, kind, out);
+  reader.finish();
+  return out;
+}
+
+OverlapFactors read_overlap(JsonReader& parent) {
+  OverlapFactors out;
+  const Json* json = parent.required("overlap", "an object of factors");
+  if (json == nullptr) return out;
+  JsonReader reader(*json, parent.file(), parent.child_path("overlap"), parent.errors());
+  out.compute_beside_communication = reader.required_number("compute_beside_communication", 1, 100).value_or(1);
+  out.communication_beside_compute = reader.required_number("communication_beside_compute", 1, 100).value_or(1);
+  out.memory_kernel_beside_compute = reader.required_number("memory_kernel_beside_compute", 1, 100).value_or(1);
+  out.compute_beside_host_copy = reader.required_number("compute_beside_host_copy", 1, 100).value_or(1);
+  out.host_copy_beside_compute = reader.required_number("host_copy_beside_compute", 1, 100).value_or(1);
+  reader.finish();
+  return out;
+}
+
+Expected<Calibration> from_json(const Json& json, const std::string& file) {
+  Errors errors;
+  Calibration out;
+  JsonReader reader(json, file, "", errors);
+  reader.required_choice("schema", {"calibration/1"});
+  out.name = reader.required_string("name").value_or("");
+  out.date = reader.required_string("measured_on").value_or("");
+  out.machine = reader.required_string("machine").value_or("");
+  reader.required("data_files", "a list of the tables that were fitted");
+  if (const Json* device = reader.required("device", "an object with the datasheet of the measured device")) {
+    JsonReader sheet(*device, file, reader.child_path("device"), errors);
+    out.peak_flops_per_second = sheet.required_number("bf16_dense_flops_per_second", 1e9, 1e18).value_or(1);
+    out.memory_bytes_per_second = sheet.required_number("memory_bytes_per_second", 1e9, 1e15).value_or(1);
+    out.host_link_bytes_per_second = sheet.required_number("host_link_bytes_per_second", 1e8, 1e13).value_or(1);
+    out.multiprocessors = sheet.required_integer("multiprocessors", 1, 10'000).value_or(1);
+    sheet.finish();
+  }
+  out.launch_seconds = reader.required_number("launch_seconds", 0, 1).value_or(0);
+  out.overlap = read_overlap(reader);
+  if (const Json* kernels = reader.required("kernels", "an object with one entry a kernel kind")) {
+    JsonReader kinds(*kernels, file, reader.child_path("kernels"), errors);
+    for (int i = 0; i < kKernelKindCount; ++i) {
+      const char* name = kernel_kind_name(kind_at(i));
+      const Json* entry = kinds.required(name, "the constants of this kernel kind");
+      if (entry == nullptr) continue;
+      out.kernel(kind_at(i)) = read_kernel(*entry, kind_at(i), kinds, errors, kinds.child_path(name));
+    }
+    kinds.finish();
+  }
+  reader.finish();
+  if (!errors.empty()) return tl::unexpected(std::move(errors));
+  return out;
+}
+
+Json band_json(const ResidualBand& band) {
+  return {{"rows", band.rows}, {"low", band.low}, {"high", band.high}, {"median", band.median}, {"p90", band.p90}};
+}
+
+Json kernel_json(const KernelCalibration& kernel, KernelKind kind) {
+  Json constants = Json::object();
+  std::size_t i = 0;
+  for (const TermSpec& term : kernel_terms(kind)) constants[std::string(term.name)] = kernel.constants[i++];
+  const auto components = static_cast<std::ptrdiff_t>(size_names(kind).size());
+  Json sizes = Json::array();
+  for (const SizeKey& key : kernel.measured) {
+    sizes.push_back(std::vector<std::int64_t>(key.begin(), key.begin() + components));
+  }
+  return {{"constants", constants},
+          {"timed_alone_seconds", kernel.timed_alone_seconds},
+          {"small_call_seconds", kernel.small_call_seconds},
+          {"residuals_small", band_json(kernel.small)},
+          {"residuals_large", band_json(kernel.large)},
+          {"measured_sizes", sizes}};
+}
+
+}  // namespace
+
+const std::vector<std::string>& size_names(KernelKind kind) {
+  static const std::vector<std::string> gemm = {"m", "n", "k"};
+  static const std::vector<std::string> attention = {"pieces", "q_rows", "k_rows", "pairs", "q_heads", "head_dim"};
+  static const std::vector<std::string> bytes = {"bytes"};
+  switch (kind) {
+    case KernelKind::kGemm: return gemm;
+    case KernelKind::kAttentionForwardDense:
+    case KernelKind::kAttentionBackwardDense:
+    case KernelKind::kAttentionForwardRagged:
+    case KernelKind::kAttentionBackwardRagged: return attention;
+    case KernelKind::kElementwise:
+    case KernelKind::kCopyDeviceToDevice:
+    case KernelKind::kCopyHostToDevice:
+    case KernelKind::kCopyDeviceToHost: return bytes;
+  }
+  return bytes;
+}
+
+Expected<Calibration> read_calibration(const std::string& file) {
+  const Expected<Json> json = read_json_file(file);
+  if (!json) return tl::unexpected(json.error());
+  return from_json(*json, file);
+}
+
+Expected<Calibration> parse_calibration(const std::string& text, const std::string& file) {
+  const Expected<Json> json = parse_json(text, file);
+  if (!json) return tl::unexpected(json.error());
+  return from_json(*json, file);
+}
+
+std::string write_calibration(const Calibration& calibration, const std::vector<std::string>& data_files) {
+  Json kernels = Json::object();
+  for (int i = 0; i < kKernelKindCount; ++i) {
+    kernels[kernel_kind_name(kind_at(i))] = kernel_json(calibration.kernel(kind_at(i)), kind_at(i));
+  }
+  const OverlapFactors& overlap = calibration.overlap;
+  const Json json = {{"schema", "calibration/1"},
+                     {"name", calibration.name},
+                     {"measured_on", calibration.date},
+                     {"machine", calibration.machine},
+                     {"data_files", data_files},
+                     {"device",
+                      {{"bf16_dense_flops_per_second", calibration.peak_flops_per_second},
+                       {"memory_bytes_per_second", calibration.memory_bytes_per_second},
+                       {"host_link_bytes_per_second", calibration.host_link_bytes_per_second},
+                       {"multiprocessors", calibration.multiprocessors}}},
+                     {"launch_seconds", calibration.launch_seconds},
+                     {"overlap",
+                      {{"compute_beside_communication", overlap.compute_beside_communication},
+                       {"communication_beside_compute", overlap.communication_beside_compute},
+                       {"memory_kernel_beside_compute", overlap.memory_kernel_beside_compute},
+                       {"compute_beside_host_copy", overlap.compute_beside_host_copy},
+                       {"host_copy_beside_compute", overlap.host_copy_beside_compute}}},
+                     {"kernels", kernels}};
+  return json.dump(1) + "\n";
+}
+
+}  // namespace longhaul

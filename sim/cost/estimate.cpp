@@ -1,0 +1,201 @@
+#include "sim/cost/estimate.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fmt/format.h>
+#include <limits>
+#include <utility>
+
+#include "sim/core/invariant.h"
+#include "sim/cost/calibration.h"
+#include "sim/cost/kernel_features.h"
+
+namespace longhaul {
+namespace {
+
+// Outside the measured sizes the leave-one-out residuals say little, and on another device less: the interval is
+// widened by these factors. They are judgement, not measurement; docs/accuracy-log.md says so.
+constexpr double kExtrapolatedWidening = 2;
+constexpr double kDatasheetWidening = 3;
+constexpr double kDatasheetLeast = 0.25;  // least relative half-width for a device that was not measured
+constexpr double kLowestFactor = 0.1;     // an interval never reaches down to nothing
+constexpr double kLeastSeconds = 1e-7;    // no kernel is shorter
+
+Basis basis_of(const KernelCalibration& kernel, const SizeKey& key) {
+  if (std::binary_search(kernel.measured.begin(), kernel.measured.end(), key)) return Basis::kCalibrated;
+  for (std::size_t i = 0; i < key.size(); ++i) {
+    if (key[i] < kernel.lowest[i] || key[i] > kernel.highest[i]) return Basis::kExtrapolated;
+  }
+  return Basis::kInterpolated;
+}
+
+// Ratio >= 1 by which two devices differ: peak times bandwidth, each as the larger over the smaller.
+double distance(const DeviceSpec& device, const Calibration& calibration) {
+  const auto apart = [](double a, double b) { return a > b ? a / b : b / a; };
+  return apart(device.bf16_dense.value, calibration.peak_flops_per_second) *
+         apart(device.memory_bandwidth.value, calibration.memory_bytes_per_second);
+}
+
+}  // namespace
+
+const char* basis_name(Basis basis) {
+  switch (basis) {
+    case Basis::kCalibrated: return "calibrated";
+    case Basis::kInterpolated: return "interpolated";
+    case Basis::kExtrapolated: return "extrapolated";
+    case Basis::kDatasheet: return "datasheet";
+  }
+  LH_ASSERT(false, "unknown basis");
+}
+
+KernelModel::KernelModel(DeviceSpec device, std::shared_ptr<const Calibration> calibration)
+    : device_(std::move(device)), calibration_(std::move(calibration)), measured_(device_.name == calibration_->name) {
+  LH_ASSERT(device_.bf16_dense.value > 0 && device_.memory_bandwidth.value > 0 && device_.multiprocessors > 0 &&
+                device_.host_link.value > 0,
+            "device {} has a rate that is not positive", device_.name);
+}
+
+// How much longer a term of this kind takes than on the measured device.
+double KernelModel::scale(TermKind kind) const {
+  if (measured_) return 1;
+  const double peak = calibration_->peak_flops_per_second / device_.bf16_dense.value;
+  switch (kind) {
+    case TermKind::kFixed: return 1;
+    case TermKind::kMultiprocessor:
+      return peak * device_.multiprocessors / static_cast<double>(calibration_->multiprocessors);
+    case TermKind::kDevice: return peak;
+    case TermKind::kMemory: return calibration_->memory_bytes_per_second / device_.memory_bandwidth.value;
+    case TermKind::kHostLink: return calibration_->host_link_bytes_per_second / device_.host_link.value;
+  }
+  LH_ASSERT(false, "unknown term kind");
+}
+
+Estimate KernelModel::estimate(const KernelCall& call) const {
+  const KernelCalibration& kernel = calibration_->kernel(call.kind);
+  double alone = 0;
+  std::size_t i = 0;
+  for (const TermSpec& term : kernel_terms(call.kind)) {
+    alone += kernel.constants[i] * scale(term.kind) * call.terms[i];
+    ++i;
+  }
+  // Roofline: no kernel is faster than a copy of its operands, at the rate that large copies reach.
+  const double per_byte = calibration_->kernel(KernelKind::kCopyDeviceToDevice).constants[1] * scale(TermKind::kMemory);
+  alone = std::max(alone, kernel.constants[0] + per_byte * call.memory_bytes);
+
+  Estimate out;
+  out.seconds = std::max(alone - kernel.timed_alone_seconds, kLeastSeconds);
+  out.basis = measured_ ? basis_of(kernel, call.key) : Basis::kDatasheet;
+  const ResidualBand& band = alone < kernel.small_call_seconds ? kernel.small : kernel.large;
+  double low = band.low;
+  double high = band.high;
+  if (out.basis == Basis::kExtrapolated) {
+    low *= kExtrapolatedWidening;
+    high *= kExtrapolatedWidening;
+  } else if (out.basis == Basis::kDatasheet) {
+    low = std::min(low * kDatasheetWidening, -kDatasheetLeast);
+    high = std::max(high * kDatasheetWidening, kDatasheetLeast);
+  }
+  out.low = out.seconds * std::max(1 + low, kLowestFactor);
+  out.high = out.seconds * (1 + high);
+  return out;
+}
+
+Estimate KernelModel::gemm(GemmPass /*pass*/, std::int64_t m, std::int64_t n, std::int64_t k) const {
+  return estimate(gemm_call(m, n, k, device_.multiprocessors));
+}
+
+Estimate KernelModel::attention_forward(const AttentionWork& work, std::int64_t q_heads, std::int64_t kv_heads,
+                                        std::int64_t head_dim) const {
+  return estimate(attention_call(true, work, q_heads, kv_heads, head_dim, device_.multiprocessors));
+}
+
+Estimate KernelModel::attention_backward(const AttentionWork& work, std::int64_t q_heads, std::int64_t kv_heads,
+                                         std::int64_t head_dim) const {
+  return estimate(attention_call(false, work, q_heads, kv_heads, head_dim, device_.multiprocessors));
+}
+
+Estimate KernelModel::attention_forward(std::span<const AttentionPieceSize> pieces, std::int64_t q_heads,
+                                        std::int64_t kv_heads, std::int64_t head_dim) const {
+  return attention_forward(attention_work(pieces), q_heads, kv_heads, head_dim);
+}
+
+Estimate KernelModel::attention_backward(std::span<const AttentionPieceSize> pieces, std::int64_t q_heads,
+                                         std::int64_t kv_heads, std::int64_t head_dim) const {
+  return attention_backward(attention_work(pieces), q_heads, kv_heads, head_dim);
+}
+
+Estimate KernelModel::elementwise(Bytes read_and_written) const { return estimate(elementwise_call(read_and_written)); }
+
+Estimate KernelModel::copy(CopyKind kind, Bytes payload) const { return estimate(copy_call(kind, payload)); }
+
+double KernelModel::launch_seconds() const { return calibration_->launch_seconds; }
+
+double KernelModel::compute_slowdown_beside_communication() const {
+  return calibration_->overlap.compute_beside_communication;
+}
+
+double KernelModel::communication_slowdown_beside_compute() const {
+  return calibration_->overlap.communication_beside_compute;
+}
+
+double KernelModel::memory_kernel_slowdown_beside_compute() const {
+  return calibration_->overlap.memory_kernel_beside_compute;
+}
+
+double KernelModel::compute_slowdown_beside_host_copy() const { return calibration_->overlap.compute_beside_host_copy; }
+
+double KernelModel::host_copy_slowdown_beside_compute() const { return calibration_->overlap.host_copy_beside_compute; }
+
+const std::string& KernelModel::calibration_name() const { return calibration_->name; }
+
+const std::string& KernelModel::calibration_date() const { return calibration_->date; }
+
+std::string KernelModel::description() const {
+  if (measured_) return fmt::format("kernels: measured on {}, {}", calibration_->name, calibration_->date);
+  return fmt::format(
+      "kernels: {} was not measured; times of {} ({}) scaled by peak, bandwidth and multiprocessors of the data sheet",
+      device_.name, calibration_->name, calibration_->date);
+}
+
+double KernelModel::residual_low(KernelKind kernel) const { return calibration_->kernel(kernel).large.low; }
+
+double KernelModel::residual_high(KernelKind kernel) const { return calibration_->kernel(kernel).large.high; }
+
+Estimate KernelModel::timed_alone(KernelKind kernel, const Estimate& queued) const {
+  const double factor = (queued.seconds + calibration_->kernel(kernel).timed_alone_seconds) / queued.seconds;
+  return {queued.seconds * factor, queued.low * factor, queued.high * factor, queued.basis};
+}
+
+Expected<KernelModel> load_kernel_model(const DeviceSpec& device, const std::string& data_directory) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(data_directory) / "topologies" / "devices" / "calibration";
+  std::error_code failed;
+  std::vector<std::string> files;
+  for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end; entry.increment(failed)) {
+    const std::string name = entry->path().filename().string();
+    if (name.ends_with(".json") && !name.ends_with(".schema.json")) files.push_back(entry->path().string());
+  }
+  std::sort(files.begin(), files.end());
+  if (files.empty()) {
+    return tl::unexpected(Errors{{folder.string(), "", "holds no kernel calibration", "at least one NAME.json", ""}});
+  }
+  Errors errors;
+  std::shared_ptr<const Calibration> nearest;
+  double least = std::numeric_limits<double>::infinity();
+  for (const std::string& file : files) {
+    Expected<Calibration> calibration = read_calibration(file);
+    if (!calibration) {
+      errors.insert(errors.end(), calibration.error().begin(), calibration.error().end());
+      continue;
+    }
+    const double apart = calibration->name == device.name ? 0 : distance(device, *calibration);
+    if (apart < least) {
+      least = apart;
+      nearest = std::make_shared<const Calibration>(std::move(*calibration));
+    }
+  }
+  if (!errors.empty()) return tl::unexpected(std::move(errors));
+  return KernelModel(device, std::move(nearest));
+}
+
+}  // namespace longhaul
