@@ -1,0 +1,64 @@
+// Owners of a CUDA stream and of a CUDA event on the current device. Movable, not copyable.
+//
+// A destructor cannot throw: what the runtime says there is dropped, since the failing call before it has already
+// thrown.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+
+#include "kernels/common/check.h"
+
+namespace longhaul {
+
+// Marks a place in a stream, with a time stamp.
+class Event {
+ public:
+  Event() {
+    cudaEvent_t event = nullptr;
+    LH_CUDA_CHECK(cudaEventCreate(&event));
+    event_.reset(event);
+  }
+
+  cudaEvent_t get() const { return event_.get(); }
+  void record(cudaStream_t stream) { LH_CUDA_CHECK(cudaEventRecord(get(), stream)); }
+  // Blocks the host until the work before the last `record` is done.
+  void synchronize() const { LH_CUDA_CHECK(cudaEventSynchronize(get())); }
+  // Milliseconds from `start` to this event, both recorded and reached; resolution about half a microsecond.
+  float milliseconds_since(const Event& start) const {
+    float milliseconds = 0;
+    LH_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, start.get(), get()));
+    return milliseconds;
+  }
+
+ private:
+  struct Destroy {
+    void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
+  };
+  std::unique_ptr<CUevent_st, Destroy> event_;
+};
+
+// A stream that does not wait for the default stream.
+class Stream {
+ public:
+  Stream() {
+    cudaStream_t stream = nullptr;
+    LH_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    stream_.reset(stream);
+  }
+
+  cudaStream_t get() const { return stream_.get(); }
+  // Blocks the host until all work of the stream is done; faults of that work surface here.
+  void synchronize() const { LH_CUDA_CHECK(cudaStreamSynchronize(get())); }
+  // Work enqueued from now on starts after `event` is reached.
+  void wait(const Event& event) { LH_CUDA_CHECK(cudaStreamWaitEvent(get(), event.get(), 0)); }
+
+ private:
+  struct Destroy {
+    void operator()(cudaStream_t stream) const { cudaStreamDestroy(stream); }
+  };
+  std::unique_ptr<CUstream_st, Destroy> stream_;
+};
+
+}  // namespace longhaul
