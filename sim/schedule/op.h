@@ -34,9 +34,9 @@ enum class Function : std::uint8_t {
   kSplitColumns,
   kJoinColumns,  // Move, the inverse: r (P rows) x w, w rows x columns; the r blocks that repeat a column are summed
   kEmbedding,          // r table (flat vocab x hidden), w rows x hidden; ids follow from the output's row map
-  kEmbeddingBackward,  // r d_rows, rw d_table (accumulate)
+  kEmbeddingBackward,  // r d_rows, d_table (write: other rows get 0; or accumulate)
   kRmsNorm,            // r x, r weight (flat hidden), w y; epsilon 1e-5
-  kRmsNormBackward,    // r x, r weight, r dy, dx (write or accumulate), rw dweight (accumulate)
+  kRmsNormBackward,    // r x, r weight, r dy, dx (write or accumulate), dweight (write or accumulate)
   kRope,               // rw rows x (heads x head_dim), in place, by the row's token position, base 10000
   kRopeBackward,       // rw the gradient of the same, in place
   kSwiGlu,             // r gate_up (rows x 2 ffn: gate then up), w rows x ffn = silu(gate) * up
