@@ -40,7 +40,7 @@ void AttentionWork::add(const AttentionPieceSize& piece) {
   longest_backward_tile = std::max(longest_backward_tile, kTile * kTile * q_tiles_d);
 }
 
-void AttentionWork::add(const AttentionWork& other) {
+void AttentionWork::merge(const AttentionWork& other) {
   pieces += other.pieces;
   q_rows += other.q_rows;
   k_rows += other.k_rows;

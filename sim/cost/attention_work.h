@@ -45,7 +45,7 @@ struct AttentionWork {
   double longest_backward_tile = 0;  // the same for one key tile
 
   void add(const AttentionPieceSize& piece);
-  void add(const AttentionWork& other);
+  void merge(const AttentionWork& other);
   // One square or unmasked piece runs as a dense call; anything else is a ragged (varlen) call.
   bool dense() const;
 };

@@ -173,7 +173,7 @@ Expected<KernelModel> load_kernel_model(const DeviceSpec& device, const std::str
   std::vector<std::string> files;
   for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end; entry.increment(failed)) {
     const std::string name = entry->path().filename().string();
-    if (name.ends_with(".json") && !name.ends_with(".schema.json")) files.push_back(entry->path().string());
+    if (name.ends_with(".json")) files.push_back(entry->path().string());
   }
   std::sort(files.begin(), files.end());
   if (files.empty()) {

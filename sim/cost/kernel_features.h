@@ -14,7 +14,7 @@
 
 namespace longhaul {
 
-inline constexpr int kMaxTerms = 6;
+inline constexpr int kMaxTerms = 4;
 inline constexpr int kKeyLength = 6;
 
 enum class TermKind {
