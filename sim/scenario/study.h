@@ -1,15 +1,17 @@
 // A study as read from a file: what to compare, on which cluster, with which documents, all defaults filled in.
 //
 // A study holds one or more cases; each names its topology, GPUs, model, objective, documents, training options and
-// strategies. Keys at the top level hold for every case; `training` and `layout` of a case are laid over those of the
-// top level key by key, every other key of a case replaces the one of the top level.
+// strategies. Keys at the top level hold for every case; `training` of a case is laid over that of the top level key by
+// key, every other key of a case replaces the one of the top level. Paths are relative to the study's folder.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "sim/cluster/topology.h"
 #include "sim/core/error.h"
 #include "sim/core/json.h"
 #include "sim/workload/documents.h"
@@ -37,44 +39,44 @@ struct StrategyEntry {
 
 struct StudyCase {
   std::string name;  // the study's own name when it has no cases
-  Json topology;     // as given: a shipped name, a path, or an inline object
-  std::string topology_file;  // the file that the reference stands in, and where
-  std::string topology_path;
-  std::int64_t gpus = 0;
+  Topology topology;
+  std::int64_t gpus = 0;  // checked against the topology: make_cluster takes it
   ModelShape model;
   Objective objective;
   DocumentSource documents;
   Training training;  // a study's defaults: ZeRO 3, full recompute, micro-batch 1, the whole step
   std::vector<StrategyEntry> strategies;
-  std::string baseline;  // a label of this case
+  std::string baseline;  // a label of this case; the first entry's unless given
 };
 
 struct Study {
   std::string name;
   std::string file;
   std::vector<StudyCase> cases;
-  Json resolved;  // the study with every default filled in; reading it again gives the same study
+  // The study with every default filled in and files that were given by path taken in, so that reading it again gives
+  // the same study. Shipped names stay names.
+  Json resolved;
 };
 
 struct StudyOptions {
   std::vector<std::string> known_strategies;
   std::optional<std::int64_t> seed;  // replaces documents.seed of every case (--seed)
+  // Checks the policy options of one entry, so that their faults are listed with all others; may be empty.
+  std::function<void(const StrategyEntry&, Errors&)> check_strategy;
 };
 
-// Top-level, case, training, layout, objective and strategy-entry keys, each sorted; the JSON Schema has exactly these.
+// Keys of the top level, of a case, and of the objects below them, each sorted; workloads/study.schema.json has exactly
+// these. A strategy entry may hold other keys besides: its policy options.
 const std::vector<std::string>& study_keys();
 const std::vector<std::string>& case_keys();
 const std::vector<std::string>& training_keys();
 const std::vector<std::string>& layout_keys();
 const std::vector<std::string>& objective_keys();
+const std::vector<std::string>& strategy_keys();
 
 // `reference` is a shipped study's name or a path. Every fault of the study and of the files that it names is in the
 // errors, each once.
 Expected<Study> read_study(const std::string& reference, const StudyOptions& options);
 Expected<Study> parse_study(const Json& value, const std::string& file, const StudyOptions& options);
-
-// The errors of reading any input file (study, topology, model or lengths, told apart by content); empty if it is
-// valid. For `longhaul check`.
-Errors check_input_file(const std::string& file, const StudyOptions& options);
 
 }  // namespace longhaul

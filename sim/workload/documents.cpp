@@ -82,24 +82,6 @@ std::vector<std::int64_t> read_lines(std::string_view text, const std::string& f
   return lengths;
 }
 
-std::vector<std::int64_t> read_length_file(const std::string& file, Errors& errors) {
-  std::ifstream stream(file, std::ios::binary);
-  std::ostringstream contents;
-  if (!(stream && contents << stream.rdbuf())) {
-    errors.push_back({file, "", "cannot be read", "a file of document lengths", ""});
-    return {};
-  }
-  const std::string text = contents.str();
-  const std::size_t first = text.find_first_not_of(" \t\r\n");
-  if (first != std::string::npos && (text[first] == '[' || text[first] == '{')) {
-    Expected<Json> list = parse_json(text, file);
-    if (list) return read_list(*list, kMaxFileTokens, file, "", errors);
-    errors.insert(errors.end(), list.error().begin(), list.error().end());
-    return {};
-  }
-  return read_lines(text, file, errors);
-}
-
 void check_step_tokens(JsonReader& reader, std::string_view key, std::int64_t sequences, std::int64_t context) {
   if (sequences <= kMaxStepTokens / context) return;
   reader.add_error(key, fmt::format("{} sequences of {} tokens", sequences, context),
@@ -108,6 +90,8 @@ void check_step_tokens(JsonReader& reader, std::string_view key, std::int64_t se
 
 void read_sampled(JsonReader& reader, const Json& reference, DocumentSource& source) {
   source.lengths = find_lengths(reference, reader.file(), reader.child_path("lengths"), reader.errors());
+  source.shipped_lengths =
+      reference.is_string() && !is_data_path(DataKind::kLengths, reference.get<std::string>());
   const auto context = reader.required_integer("context_tokens", 1, kMaxContextTokens);
   const auto sequences = reader.required_integer("sequences", 1, kMaxSequences);
   source.context_tokens = context.value_or(1);
@@ -169,12 +153,8 @@ void read_file(JsonReader& reader, DocumentSource& source) {
   source.context_tokens = *context;
   const std::size_t errors_before = reader.errors().size();
   const std::string lengths_file = relative_to_file(*name, reader.file());
-  source.file_lengths = read_length_file(lengths_file, reader.errors());
+  source.file_lengths = read_document_lengths(lengths_file, reader.errors());
   if (reader.errors().size() != errors_before) return;
-  if (source.file_lengths.empty()) {
-    reader.errors().push_back({lengths_file, "", "holds no lengths", "one document length a line, or a JSON list", ""});
-    return;
-  }
   const Batch whole = packed_batch(source.file_lengths, {}, *context, std::numeric_limits<std::int64_t>::max());
   const auto filled = static_cast<std::int64_t>(whole.sequences.size());
   if (wanted && *wanted > filled) {
@@ -186,6 +166,33 @@ void read_file(JsonReader& reader, DocumentSource& source) {
 }
 
 }  // namespace
+
+std::vector<std::int64_t> read_document_lengths(const std::string& file, Errors& errors) {
+  std::ifstream stream(file, std::ios::binary);
+  std::ostringstream contents;
+  if (!(stream && contents << stream.rdbuf())) {
+    errors.push_back({file, "", "cannot be read", "a file of document lengths", ""});
+    return {};
+  }
+  const std::string text = contents.str();
+  const std::size_t errors_before = errors.size();
+  std::vector<std::int64_t> lengths;
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  if (first != std::string::npos && (text[first] == '[' || text[first] == '{')) {
+    Expected<Json> list = parse_json(text, file);
+    if (list) {
+      lengths = read_list(*list, kMaxFileTokens, file, "", errors);
+    } else {
+      errors.insert(errors.end(), list.error().begin(), list.error().end());
+    }
+  } else {
+    lengths = read_lines(text, file, errors);
+  }
+  if (lengths.empty() && errors.size() == errors_before) {
+    errors.push_back({file, "", "holds no lengths", "one document length a line, or a JSON list", ""});
+  }
+  return lengths;
+}
 
 const std::vector<std::string>& documents_keys() {
   static const std::vector<std::string> keys = {"context_tokens", "explicit", "file", "lengths",

@@ -25,6 +25,7 @@ constexpr std::int64_t kMaxSteps = 10'000;
 // The `documents` object of a study, read. Exactly one of `lengths`, `explicit_sequences`, `file_lengths` is set.
 struct DocumentSource {
   std::optional<LengthTable> lengths;
+  bool shipped_lengths = false;  // `lengths` was given by a shipped name
   std::vector<std::vector<std::int64_t>> explicit_sequences;
   std::vector<std::int64_t> file_lengths;
   std::int64_t context_tokens = 0;  // explicit: the longest sequence unless given
@@ -39,6 +40,9 @@ const std::vector<std::string>& documents_keys();
 // The `documents` object at `path` of `file`. Faults of the files that it names are reported under their own names.
 std::optional<DocumentSource> read_documents(const nlohmann::ordered_json& value, const std::string& file,
                                              const std::string& path, Errors& errors);
+
+// The lengths in a file: one a line (empty lines and # comments are skipped), or a JSON list. At least one.
+std::vector<std::int64_t> read_document_lengths(const std::string& file, Errors& errors);
 
 // The batch of step `step`, 0 <= step < source.steps. Step k of N draws from the stream "documents/k", so a longer run
 // begins with the batches of a shorter one.

@@ -100,7 +100,7 @@ void refuse_unsupported(JsonReader& reader) {
 
 const std::vector<std::string>& model_keys() {
   static const std::vector<std::string> keys = {
-      "attention_bias",     "head_dim",          "hidden_act",          "hidden_size",
+      "_name_or_path", "attention_bias",     "head_dim",          "hidden_act",          "hidden_size",
       "intermediate_size",  "layer_types",       "mlp_bias",            "model_type",
       "n_routed_experts",   "num_attention_heads", "num_experts",       "num_hidden_layers",
       "num_key_value_heads", "num_local_experts", "sliding_window",     "tie_word_embeddings",
@@ -124,7 +124,11 @@ std::optional<ModelShape> read_model(const Json& config, const std::string& name
 
 std::optional<ModelShape> find_model(const Json& reference, const std::string& file, const std::string& path,
                                      Errors& errors) {
-  if (reference.is_object()) return read_model(reference, "inline", file, path, errors);
+  if (reference.is_object()) {
+    const auto name = reference.find("_name_or_path");  // what transformers writes into a saved config
+    const bool named = name != reference.end() && name->is_string() && *name != "";
+    return read_model(reference, named ? name->get<std::string>() : "inline", file, path, errors);
+  }
   if (!reference.is_string()) {
     errors.push_back({file, path, fmt::format("is {}", describe(reference)),
                       "a shipped model's name, the path of a config.json, or an object", ""});

@@ -1,0 +1,31 @@
+// Readers of the objects of a study: training, layout, objective, strategies. Each lays what the file gives over a value
+// that already holds the defaults, and adds every fault to `errors`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/core/json.h"
+#include "sim/scenario/study.h"
+
+namespace longhaul {
+
+// A JSON value and where it stands.
+struct Placed {
+  const Json* value = nullptr;  // nullptr if absent
+  std::string path;
+};
+
+void read_training(const Placed& placed, const std::string& file, Training& training, Errors& errors);
+
+// "best", or an object of degrees. `gpus` is 0 if it is not known; else degrees must divide it.
+void read_layout(const Placed& placed, const std::string& file, std::int64_t gpus, LayoutRequest& layout,
+                 Errors& errors);
+
+void read_objective(const Placed& placed, const std::string& file, Objective& objective, Errors& errors);
+
+// The `strategies` list. `defaults` holds what the case says of training and layout.
+std::vector<StrategyEntry> read_strategies(const Placed& placed, const std::string& file, std::int64_t gpus,
+                                           const StrategyEntry& defaults, const StudyOptions& options, Errors& errors);
+
+}  // namespace longhaul
