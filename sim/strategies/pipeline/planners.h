@@ -37,7 +37,7 @@ struct DppOptions {
 //
 // Documents are dealt to replicas longest modelled time first, each to the replica with the least time so far (ties:
 // lower document, lower replica). Every replica then tries K = 1, 2, .. max_slices (every K to 8, then steps of K/4)
-// with two token caps T_m (tokens of the first mesh cell; tokens whose linear time alone is the cell's time), both
+// with two token caps T_m (tokens of the largest mesh cell; tokens whose linear time alone is the cell's time), both
 // capped by chunk_tokens; the best by 4.3's total are run alone (alone.h) and the fastest is kept (ties: the smaller
 // K). Chunks that hold no tokens are never made.
 // With recompute fixed, T_ckpt is part of the chunk times, and a grouping is infeasible when its window (Eq. 7) keeps

@@ -1,0 +1,42 @@
+// One candidate of DPP's outer loop: the documents of a replica under one mesh and one token cap. Internal to plan_dpp.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/strategies/pipeline/replica_plan.h"
+#include "sim/strategies/pipeline/sequence_processor.h"
+
+namespace longhaul {
+
+// Documents of one replica: ids and tokens by local index, longest first.
+struct ReplicaDocuments {
+  std::vector<DocumentId> ids;
+  std::vector<std::int64_t> tokens;
+};
+
+// One sequence of a stream before its chunks are written out.
+struct CandidateSequence {
+  std::int32_t slices = 1;
+  std::int32_t document = -1;  // local index of the long document; -1: a batched chunk
+  std::int32_t bucket = -1;    // its tail's bucket, or the batched one; -1: the tail fills its cell
+  double seconds = 0;          // modelled time of all its chunks
+};
+
+struct DppCandidate {
+  SliceMesh mesh;
+  std::int64_t token_cap = 0;
+  ProcessedDocuments processed;
+  std::vector<std::vector<CandidateSequence>> streams;  // descending slice counts, in and across streams
+  double seconds = 0;                                   // total(K) of dpp.md 4.3
+  bool window_fits = true;
+};
+
+DppCandidate make_candidate(const ReplicaDocuments& documents, const StageCost& cost, const PipelineLayout& layout,
+                            SliceMesh mesh, std::int64_t token_cap, std::int64_t window_tokens);
+
+// The chunks of the candidate's streams, for assemble_replica.
+std::vector<std::vector<SlotSequence>> candidate_slots(const DppCandidate& candidate,
+                                                       const ReplicaDocuments& documents);
+
+}  // namespace longhaul
