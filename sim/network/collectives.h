@@ -50,12 +50,29 @@ class Collectives {
 
  private:
   struct Group;  // members by node
-  void add(LinkId link, std::int64_t bytes);
+  struct Peers;  // who sends to whom in an exchange
+
+  Group make_group(std::span<const int> ranks) const;
   void add_route(int from, int to, std::int64_t bytes);
+  // All rings of the group: every member but `root` (none if negative) takes in `each` bytes.
+  void add_ring(const Group& group, std::int64_t each, int root);
+  void add_tree(const Group& group, std::int64_t bytes);
+  // Into `member` of a node from the others on it.
+  void add_local(const std::vector<int>& members, std::size_t member, std::int64_t bytes);
+  void add_boundary(const std::vector<int>& from, const std::vector<int>& to, std::int64_t bytes);
+  double link_seconds(const std::vector<double>& efficiency_of_class) const;
+  void choose_ring(const Group& group, int steps, std::int64_t total, Transfer& transfer) const;
+  // Moves the loads out of the scratch space into the transfer.
+  Transfer& take_loads(Transfer& transfer);
+  Transfer symmetric_ring(std::span<const int> ranks, std::int64_t each, int steps, std::int64_t total);
+  Transfer tree_all_reduce(std::span<const int> ranks, std::int64_t bytes, Time to_beat);
+  Peers count_peers(std::span<const PeerMessage> messages, Transfer& transfer);
+  void time_exchange(const Peers& peers, Transfer& transfer) const;
 
   const Cluster* cluster_;
   std::vector<std::int64_t> load_;  // by link; zero between calls
   std::vector<LinkId> touched_;
+  std::vector<std::int32_t> slot_;  // by rank; -1 between calls
 };
 
 }  // namespace longhaul
