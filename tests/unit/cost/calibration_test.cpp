@@ -1,0 +1,126 @@
+// Reading and writing calibration files: round trip, every error text, the JSON Schema.
+#include "sim/cost/calibration.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <valijson/adapters/nlohmann_json_adapter.hpp>
+#include <valijson/schema.hpp>
+#include <valijson/schema_parser.hpp>
+#include <valijson/validator.hpp>
+
+#include "sim/core/data_files.h"
+#include "sim/core/json.h"
+#include "tests/unit/cost/sample_calibration.h"
+
+namespace longhaul {
+namespace {
+
+nlohmann::json sample_json() { return nlohmann::json::parse(write_calibration(sample_calibration(), {"table.csv"})); }
+
+std::vector<std::string> errors_of(const nlohmann::json& json) {
+  const Expected<Calibration> read = parse_calibration(json.dump(), "c.json");
+  std::vector<std::string> texts;
+  if (read) return texts;
+  for (const InputError& error : read.error()) texts.push_back(error.to_string());
+  return texts;
+}
+
+bool valid(const nlohmann::json& json) {
+  const Expected<Json> schema_json = read_json_file(data_directory() + "/topologies/calibration.schema.json");
+  EXPECT_TRUE(schema_json);
+  const auto plain = nlohmann::json::parse(schema_json->dump());
+  valijson::Schema schema;
+  valijson::SchemaParser parser;
+  parser.populateSchema(valijson::adapters::NlohmannJsonAdapter(plain), schema);
+  valijson::Validator validator;
+  return validator.validate(schema, valijson::adapters::NlohmannJsonAdapter(json), nullptr);
+}
+
+TEST(Calibration, ReadsBackWhatItWrote) {
+  const Calibration sample = sample_calibration();
+  const std::string text = write_calibration(sample, {"table.csv"});
+  const Expected<Calibration> read = parse_calibration(text, "c.json");
+  ASSERT_TRUE(read);
+  EXPECT_EQ(write_calibration(*read, {"table.csv"}), text);
+  EXPECT_EQ(read->kernel(KernelKind::kGemm).constants, sample.kernel(KernelKind::kGemm).constants);
+  EXPECT_EQ(read->kernel(KernelKind::kGemm).highest, (SizeKey{8192, 8192, 8192}));
+}
+
+TEST(Calibration, SchemaAcceptsTheSampleAndTheShippedFile) {
+  EXPECT_TRUE(valid(sample_json()));
+  const Expected<Json> shipped = read_json_file(data_directory() + "/topologies/devices/calibration/h200.json");
+  ASSERT_TRUE(shipped);
+  EXPECT_TRUE(valid(nlohmann::json::parse(shipped->dump())));
+}
+
+TEST(Calibration, SchemaRefusesWhatTheReaderRefuses) {
+  nlohmann::json json = sample_json();
+  json["kernels"]["gemm"]["constants"]["seconds_per_call"] = -1;
+  EXPECT_FALSE(valid(json));
+  json = sample_json();
+  json.erase("overlap");
+  EXPECT_FALSE(valid(json));
+  json = sample_json();
+  json["kernels"]["gemm"]["measured_sizes"] = nlohmann::json::array({{1, 2}});
+  EXPECT_FALSE(valid(json));
+  json = sample_json();
+  json["measured_on"] = "yesterday";
+  EXPECT_FALSE(valid(json));
+}
+
+TEST(Calibration, MissingKeysAreAllNamed) {
+  nlohmann::json json = sample_json();
+  json.erase("measured_on");
+  json["kernels"].erase("gemm");
+  json["kernels"]["elementwise"]["constants"].erase("seconds_per_byte");
+  const std::vector<std::string> errors = errors_of(json);
+  ASSERT_EQ(errors.size(), 3U);
+  EXPECT_NE(errors[0].find("measured_on"), std::string::npos);
+  EXPECT_NE(errors[1].find("gemm"), std::string::npos);
+  EXPECT_NE(errors[1].find("the constants of this kernel kind"), std::string::npos);
+  EXPECT_NE(errors[2].find("/kernels/elementwise/constants"), std::string::npos);
+}
+
+TEST(Calibration, WrongTypesAndRangesAreNamed) {
+  nlohmann::json json = sample_json();
+  json["launch_seconds"] = "fast";
+  json["overlap"]["compute_beside_communication"] = 0.5;
+  json["device"]["multiprocessors"] = 1.5;
+  const std::vector<std::string> errors = errors_of(json);
+  ASSERT_EQ(errors.size(), 3U);
+  EXPECT_NE(errors[0].find("/device/multiprocessors"), std::string::npos);
+  EXPECT_NE(errors[1].find("/launch_seconds"), std::string::npos);
+  EXPECT_NE(errors[1].find("\"fast\""), std::string::npos);
+  EXPECT_NE(errors[2].find("/overlap/compute_beside_communication"), std::string::npos);
+}
+
+TEST(Calibration, UnknownKeyNamesTheNearest) {
+  nlohmann::json json = sample_json();
+  json["kernels"]["gemm"]["constants"]["seconds_per_flopp"] = 1e-15;
+  const std::vector<std::string> errors = errors_of(json);
+  ASSERT_EQ(errors.size(), 1U);
+  EXPECT_NE(errors[0].find("did you mean \"seconds_per_flop\"?"), std::string::npos);
+}
+
+TEST(Calibration, MeasuredSizesHaveTheKindsLength) {
+  nlohmann::json json = sample_json();
+  json["kernels"]["gemm"]["measured_sizes"] = nlohmann::json::array({{1, 2}});
+  json["kernels"]["copy-d2d"]["measured_sizes"] = nlohmann::json::array();
+  const std::vector<std::string> errors = errors_of(json);
+  ASSERT_EQ(errors.size(), 2U);
+  EXPECT_EQ(errors[0],
+            "c.json: /kernels/gemm/measured_sizes: holds [1,2]; expected a non-empty list of lists of 3 integers");
+  EXPECT_NE(errors[1].find("/kernels/copy-d2d/measured_sizes"), std::string::npos);
+}
+
+TEST(Calibration, WrongSchemaIsNamed) {
+  nlohmann::json json = sample_json();
+  json["schema"] = "calibration/2";
+  const std::vector<std::string> errors = errors_of(json);
+  ASSERT_EQ(errors.size(), 1U);
+  EXPECT_NE(errors[0].find("calibration/1"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace longhaul

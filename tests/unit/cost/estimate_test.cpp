@@ -1,0 +1,162 @@
+// The model evaluated by hand with the round constants of sample_calibration.h.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/unit/cost/sample_calibration.h"
+
+namespace longhaul {
+namespace {
+
+constexpr double kExact = 1e-15;  // relative room for the order of a few additions
+
+void expect_close(double value, double expected) { EXPECT_NEAR(value, expected, kExact * expected * 4); }
+
+// 1024 x 1024 x 1024 on 100 multiprocessors: 64 tiles, 1 wave of 1024 + 512 steps at 1 ns; 2^31 FLOPs at 1e-15 s;
+// half of them beyond 512 rows at 2e-16 s. Per call 16 us, of which a busy stream hides 8 us.
+TEST(KernelModel, GemmIsTheSumOfItsTerms) {
+  const KernelModel model = sample_model(sample_device("sample"));
+  const Estimate estimate = model.gemm(GemmPass::kForward, 1024, 1024, 1024);
+  const double work = 1536e-9 + 2147483648.0 * 1e-15 + 1073741824.0 * 2e-16;
+  expect_close(estimate.seconds, 16e-6 + work - 8e-6);
+  EXPECT_EQ(estimate.basis, Basis::kInterpolated);
+  // Timed alone it is under 50 us: the residuals of small calls.
+  expect_close(estimate.low, estimate.seconds * 0.75);
+  expect_close(estimate.high, estimate.seconds * 1.5);
+  const Estimate alone = model.timed_alone(KernelKind::kGemm, estimate);
+  expect_close(alone.seconds, 16e-6 + work);
+  expect_close(alone.high, alone.seconds * 1.5);
+}
+
+TEST(KernelModel, BasisFollowsTheMeasuredSizes) {
+  const KernelModel model = sample_model(sample_device("sample"));
+  EXPECT_EQ(model.gemm(GemmPass::kForward, 8192, 8192, 8192).basis, Basis::kCalibrated);
+  EXPECT_EQ(model.gemm(GemmPass::kForward, 8192, 8192, 8191).basis, Basis::kInterpolated);
+  EXPECT_EQ(model.gemm(GemmPass::kForward, 8192, 8193, 8192).basis, Basis::kExtrapolated);
+  EXPECT_EQ(model.elementwise(Bytes{100}).basis, Basis::kExtrapolated);
+  EXPECT_STREQ(basis_name(Basis::kCalibrated), "calibrated");
+  EXPECT_STREQ(basis_name(Basis::kExtrapolated), "extrapolated");
+}
+
+// Large calls carry -12.5 % .. +25 %; twice that outside the measured sizes.
+TEST(KernelModel, ExtrapolationWidensTheInterval) {
+  const KernelModel model = sample_model(sample_device("sample"));
+  const Estimate inside = model.gemm(GemmPass::kForward, 8192, 8192, 8192);
+  expect_close(inside.low, inside.seconds * 0.875);
+  expect_close(inside.high, inside.seconds * 1.25);
+  const Estimate outside = model.gemm(GemmPass::kForward, 16384, 8192, 8192);
+  expect_close(outside.low, outside.seconds * 0.75);
+  expect_close(outside.high, outside.seconds * 1.5);
+}
+
+// A device with half the peak on twice the multiprocessors: one of them has a quarter of the rate, so the wave term is
+// 4 x; the device-wide FLOP term 2 x; waves are counted over its own 200.
+TEST(KernelModel, UnmeasuredDeviceScalesByItsDatasheet) {
+  DeviceSpec device = sample_device("other");
+  device.bf16_dense = FlopsPerSecond{500e12};
+  device.multiprocessors = 200;
+  device.memory_bandwidth = BytesPerSecond{1e12};
+  device.host_link = BytesPerSecond{25e9};
+  const KernelModel model = sample_model(device);
+  EXPECT_FALSE(model.measured());
+  // 4096 x 4096: 1024 tiles = 6 waves of 200.
+  const double flops = 2.0 * 4096 * 4096 * 4096;
+  const double sustained = 2.0 * 3584 * 4096 * 4096;
+  const Estimate gemm = model.gemm(GemmPass::kBackwardWeight, 4096, 4096, 4096);
+  expect_close(gemm.seconds, 8e-6 + 4 * 6 * 4608 * 1e-9 + 2 * flops * 1e-15 + 2 * sustained * 2e-16);
+  EXPECT_EQ(gemm.basis, Basis::kDatasheet);
+  expect_close(gemm.low, gemm.seconds * (1 - 0.375));  // three times the residuals
+  expect_close(gemm.high, gemm.seconds * 1.75);
+  expect_close(model.elementwise(Bytes{1 << 30}).seconds, 8e-6 + 4 * 1073741824.0 * 2.5e-13);
+  expect_close(model.copy(CopyKind::kHostToDevice, Bytes{1 << 30}).seconds, 8e-6 + 2 * 1073741824.0 * 2e-11);
+  EXPECT_EQ(model.description(),
+            "kernels: other was not measured; times of sample (2020-01-02) scaled by peak, bandwidth and "
+            "multiprocessors of the data sheet");
+}
+
+// One row against a large weight: 1 x 8192 x 8192 reads 134 MB, far longer than its FLOPs.
+TEST(KernelModel, ThinGemmIsBoundByMemory) {
+  const KernelModel model = sample_model(sample_device("sample"));
+  const double bytes = 2.0 * (8192 + 8193.0 * 8192);
+  expect_close(model.gemm(GemmPass::kForward, 1, 8192, 8192).seconds, 8e-6 + bytes * 2.5e-13);
+}
+
+TEST(KernelModel, SpanAndSumsAgree) {
+  const KernelModel model = sample_model(sample_device("sample"));
+  const std::vector<AttentionPieceSize> pieces = {{300, 300, 45150}, {128, 1000, 128 * 1000}, {1, 17, 17}};
+  const Estimate by_span = model.attention_backward(pieces, 8, 2, 128);
+  const Estimate by_sum = model.attention_backward(attention_work(pieces), 8, 2, 128);
+  EXPECT_EQ(by_span.seconds, by_sum.seconds);
+  EXPECT_EQ(model.attention_forward(pieces, 8, 2, 128).seconds,
+            model.attention_forward(attention_work(pieces), 8, 2, 128).seconds);
+}
+
+TEST(KernelModel, HandsOutTheFactorsOfTheCalibration) {
+  const KernelModel model = sample_model(sample_device("sample"));
+  EXPECT_EQ(model.launch_seconds(), 5e-6);
+  EXPECT_EQ(model.compute_slowdown_beside_communication(), 1.25);
+  EXPECT_EQ(model.communication_slowdown_beside_compute(), 1.5);
+  EXPECT_EQ(model.memory_kernel_slowdown_beside_compute(), 2);
+  EXPECT_EQ(model.compute_slowdown_beside_host_copy(), 1.125);
+  EXPECT_EQ(model.host_copy_slowdown_beside_compute(), 1);
+  EXPECT_EQ(model.residual_low(KernelKind::kGemm), -0.125);
+  EXPECT_EQ(model.residual_high(KernelKind::kGemm), 0.25);
+  EXPECT_EQ(model.calibration_name(), "sample");
+  EXPECT_EQ(model.calibration_date(), "2020-01-02");
+  EXPECT_EQ(model.description(), "kernels: measured on sample, 2020-01-02");
+}
+
+class LoadKernelModel : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = std::filesystem::temp_directory_path() /
+            ("longhaul-cost-" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
+    std::filesystem::remove_all(root_);
+    std::filesystem::create_directories(folder());
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+  std::filesystem::path folder() const { return root_ / "topologies" / "devices" / "calibration"; }
+  void write(const std::string& name, const std::string& text) const { std::ofstream(folder() / name) << text; }
+
+  std::filesystem::path root_;
+};
+
+TEST_F(LoadKernelModel, TakesTheDeviceItselfElseTheNearest) {
+  Calibration calibration = sample_calibration();
+  write("sample.json", write_calibration(calibration, {"table.csv"}));
+  calibration.name = "small";
+  calibration.peak_flops_per_second = 300e12;
+  calibration.memory_bytes_per_second = 1.5e12;
+  write("small.json", write_calibration(calibration, {"table.csv"}));
+  const Expected<KernelModel> itself = load_kernel_model(sample_device("small"), root_.string());
+  ASSERT_TRUE(itself);
+  EXPECT_EQ(itself->calibration_name(), "small");
+  EXPECT_TRUE(itself->measured());
+  DeviceSpec device = sample_device("other");
+  device.bf16_dense = FlopsPerSecond{312e12};
+  device.memory_bandwidth = BytesPerSecond{2e12};
+  const Expected<KernelModel> nearest = load_kernel_model(device, root_.string());
+  ASSERT_TRUE(nearest);
+  EXPECT_EQ(nearest->calibration_name(), "small");
+  EXPECT_FALSE(nearest->measured());
+}
+
+TEST_F(LoadKernelModel, NoCalibrationIsAnError) {
+  const Expected<KernelModel> model = load_kernel_model(sample_device("sample"), root_.string());
+  ASSERT_FALSE(model);
+  EXPECT_EQ(model.error().at(0).to_string(),
+            folder().string() + ": holds no kernel calibration; expected at least one NAME.json");
+}
+
+TEST_F(LoadKernelModel, FaultsOfEveryFileAreReported) {
+  write("a.json", "{");
+  write("b.json", "[]");
+  const Expected<KernelModel> model = load_kernel_model(sample_device("sample"), root_.string());
+  ASSERT_FALSE(model);
+  EXPECT_EQ(model.error().front().file, (folder() / "a.json").string());
+  EXPECT_EQ(model.error().back().file, (folder() / "b.json").string());
+}
+
+}  // namespace
+}  // namespace longhaul
