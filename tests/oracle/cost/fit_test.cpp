@@ -1,0 +1,228 @@
+// The shipped calibration against the tables it came from: constants, residuals and accuracy cannot drift from the data.
+#include "validate/fit/fit.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+
+#include "sim/core/data_files.h"
+#include "sim/cost/estimate.h"
+#include "validate/fit/least_squares.h"
+#include "validate/fit/table.h"
+
+namespace longhaul {
+namespace {
+
+constexpr double kSame = 1e-9;  // relative
+
+std::string tables() { return data_directory() + "/validate/data/h200"; }
+
+const Fit& fit() {
+  static const Fit result = [] {
+    Expected<Fit> fitted = fit_h200(tables());
+    EXPECT_TRUE(fitted);
+    return *fitted;
+  }();
+  return result;
+}
+
+const Calibration& shipped() {
+  static const Calibration result = [] {
+    Expected<Calibration> read = read_calibration(data_directory() + "/topologies/devices/calibration/h200.json");
+    EXPECT_TRUE(read);
+    return *read;
+  }();
+  return result;
+}
+
+void expect_same(double value, double expected, const std::string& what) {
+  EXPECT_NEAR(value, expected, kSame * std::abs(expected)) << what;
+}
+
+void expect_same(const ResidualBand& value, const ResidualBand& expected, const std::string& what) {
+  EXPECT_EQ(value.rows, expected.rows) << what;
+  expect_same(1 + value.low, 1 + expected.low, what);
+  expect_same(1 + value.high, 1 + expected.high, what);
+  expect_same(1 + value.median, 1 + expected.median, what);
+  expect_same(1 + value.p90, 1 + expected.p90, what);
+}
+
+TEST(ShippedCalibration, RefitsToTheSameNumbers) {
+  for (int i = 0; i < kKernelKindCount; ++i) {
+    const auto kind = static_cast<KernelKind>(i);
+    const std::string name = kernel_kind_name(kind);
+    const KernelCalibration& ours = shipped().kernel(kind);
+    const KernelCalibration& again = fit().calibration.kernel(kind);
+    for (std::size_t term = 0; term < ours.constants.size(); ++term) {
+      expect_same(ours.constants[term], again.constants[term], name + " constant");
+    }
+    expect_same(ours.timed_alone_seconds, again.timed_alone_seconds, name + " timed alone");
+    EXPECT_EQ(ours.small_call_seconds, again.small_call_seconds);
+    EXPECT_EQ(ours.measured, again.measured);
+    expect_same(ours.small, again.small, name + " small");
+    expect_same(ours.large, again.large, name + " large");
+  }
+  expect_same(shipped().launch_seconds, fit().calibration.launch_seconds, "launch");
+}
+
+// overlap.csv by hand, 2026-11-29. Compute beside memory kernels: GEMM 2.97541 / 2.45480, 3.08238 / 2.48820, attention
+// 3.94760 / 3.52185, 4.06419 / 3.78414; mean 1.16144. Beside host copies 2.79613 / 2.46623, 2.79140 / 2.45546,
+// 3.83798 / 3.53684, 3.84546 / 3.37700: 1.12361. The stand-ins themselves: 1.98450, 1.97399, 1.96045, 1.89620: 1.95378.
+// A copy beside compute still moves 2 GiB / 1.02401 ms = 2.097 TB/s, more than a collective's 3 x 450 GB/s: factor 1.
+TEST(ShippedCalibration, OverlapFactorsFollowFromTheTable) {
+  const OverlapFactors& overlap = shipped().overlap;
+  EXPECT_NEAR(overlap.compute_beside_communication, 1.16144, 2e-5);
+  EXPECT_NEAR(overlap.compute_beside_host_copy, 1.12361, 2e-5);
+  EXPECT_NEAR(overlap.memory_kernel_beside_compute, 1.95378, 2e-5);
+  EXPECT_EQ(overlap.communication_beside_compute, 1);
+  EXPECT_EQ(overlap.host_copy_beside_compute, 1);
+  const Expected<OverlapFactors> hungry = read_overlap_factors(tables(), 4.194e12);
+  ASSERT_TRUE(hungry);
+  EXPECT_NEAR(hungry->communication_beside_compute, 2.0, 1e-3);
+}
+
+TEST(ShippedCalibration, DatasheetIsThatOfTheDeviceFile) {
+  const Expected<DeviceSpec> device = read_device("h200", data_directory());
+  ASSERT_TRUE(device);
+  EXPECT_EQ(device->bf16_dense.value, shipped().peak_flops_per_second);
+  EXPECT_EQ(device->memory_bandwidth.value, shipped().memory_bytes_per_second);
+  EXPECT_EQ(device->host_link.value, shipped().host_link_bytes_per_second);
+  EXPECT_EQ(device->multiprocessors, shipped().multiprocessors);
+}
+
+// At every measured size the model, timed alone, gives what the fit gave: no other bound cuts in, and terms agree.
+TEST(ShippedCalibration, ModelEqualsTheFitAtMeasuredSizes) {
+  const Expected<DeviceSpec> device = read_device("h200", data_directory());
+  ASSERT_TRUE(device);
+  const Expected<KernelModel> model = load_kernel_model(*device, data_directory());
+  ASSERT_TRUE(model);
+  int seen = 0;
+  for (std::size_t i = 0; i < fit().rows.size(); ++i) {
+    const KernelCall& call = fit().rows[i].call;
+    if (call.kind != KernelKind::kGemm) continue;
+    const Estimate queued = model->gemm(GemmPass::kForward, call.key[0], call.key[1], call.key[2]);
+    EXPECT_EQ(queued.basis, Basis::kCalibrated);
+    expect_same(model->timed_alone(KernelKind::kGemm, queued).seconds, fit().fitted[i], "gemm");
+    ++seen;
+  }
+  EXPECT_EQ(seen, 78);
+}
+
+// The interval holds 90 % of the rows that made it, and not all of a large class: it is neither empty nor unbounded.
+TEST(ShippedCalibration, IntervalHoldsNineTenthsOfTheRows) {
+  for (const KernelKind kind : {KernelKind::kGemm, KernelKind::kAttentionForwardRagged, KernelKind::kAttentionBackwardRagged}) {
+    const ResidualBand& band = shipped().kernel(kind).large;
+    int inside = 0;
+    int rows = 0;
+    for (std::size_t i = 0; i < fit().rows.size(); ++i) {
+      if (fit().rows[i].call.kind != kind || fit().left_out[i] < shipped().kernel(kind).small_call_seconds) continue;
+      const double residual = fit().rows[i].seconds / fit().left_out[i] - 1;
+      inside += residual >= band.low - 1e-12 && residual <= band.high + 1e-12 ? 1 : 0;
+      ++rows;
+    }
+    EXPECT_EQ(rows, band.rows);
+    EXPECT_GE(inside, 0.9 * rows) << kernel_kind_name(kind);
+  }
+}
+
+// What docs/accuracy-log.md claims; a change of the model that loses accuracy fails here.
+TEST(ShippedCalibration, AccuracyIsAsClaimed) {
+  const ResidualBand& gemm = shipped().kernel(KernelKind::kGemm).large;
+  EXPECT_LE(gemm.median, 0.025);
+  EXPECT_LE(gemm.p90, 0.07);
+  for (const KernelKind kind : {KernelKind::kAttentionForwardRagged, KernelKind::kAttentionBackwardRagged}) {
+    EXPECT_LE(shipped().kernel(kind).large.median, 0.05);
+    EXPECT_LE(shipped().kernel(kind).large.p90, 0.12);
+  }
+}
+
+TEST(Datasheet, EveryShippedDeviceHasAModel) {
+  for (const std::string& name : shipped_devices(data_directory())) {
+    const Expected<DeviceSpec> device = read_device(name, data_directory());
+    ASSERT_TRUE(device) << name;
+    const Expected<KernelModel> model = load_kernel_model(*device, data_directory());
+    ASSERT_TRUE(model) << name;
+    EXPECT_EQ(model->measured(), name == "h200");
+    const Estimate large = model->gemm(GemmPass::kForward, 8192, 8192, 8192);
+    EXPECT_EQ(large.basis, name == "h200" ? Basis::kInterpolated : Basis::kDatasheet) << name;
+    // Slower than the peak, faster than half of it.
+    const double least = 2.0 * 8192 * 8192 * 8192 / device->bf16_dense.value;
+    EXPECT_GT(large.seconds, least) << name;
+    EXPECT_LT(large.seconds, 2 * least) << name;
+    EXPECT_LT(large.low, large.seconds);
+    EXPECT_GT(large.high, large.seconds);
+  }
+}
+
+// Rows made from known constants give them back; a term that the rows want negative comes out as zero.
+TEST(LeastSquares, RecoversKnownConstants) {
+  std::vector<Observation> rows;
+  for (int i = 1; i <= 8; ++i) {
+    const double x = i;
+    const Terms terms = {1, x, x * x, 0};
+    rows.push_back({terms, 3 + 2 * x + 0.5 * x * x, 1});
+  }
+  for (const Loss loss : {Loss::kSquared, Loss::kAbsolute}) {
+    const Terms constants = fit_constants(rows, 3, loss);
+    EXPECT_NEAR(constants[0], 2, 1e-9);  // 1 of the 3 was known
+    EXPECT_NEAR(constants[1], 2, 1e-9);
+    EXPECT_NEAR(constants[2], 0.5, 1e-9);
+  }
+  for (Observation& row : rows) row.measured -= 2 * row.terms[1] - 0.1;  // now 3.1 + 0.5 x^2 with a slope of zero
+  for (Observation& row : rows) row.measured -= 0.05 * row.terms[1];
+  EXPECT_EQ(fit_constants(rows, 3, Loss::kSquared)[1], 0);
+}
+
+// Five rows on t = x and one at twice that: squares bend, absolute errors hold the line within the 2 % smoothing.
+TEST(LeastSquares, AbsoluteLossIgnoresAnOutlier) {
+  std::vector<Observation> rows;
+  for (int i = 1; i <= 5; ++i) rows.push_back({{static_cast<double>(i), 0, 0, 0}, static_cast<double>(i), 0});
+  rows.push_back({{6, 0, 0, 0}, 12, 0});
+  EXPECT_NEAR(fit_constants(rows, 1, Loss::kAbsolute)[0], 1, 0.01);
+  // Squares of relative errors, by hand: minimise 5 (x - 1)^2 + (x / 2 - 1)^2, so x = 5.5 / 5.25.
+  EXPECT_NEAR(fit_constants(rows, 1, Loss::kSquared)[0], 5.5 / 5.25, 1e-12);
+}
+
+// Three rows t = x, x, 2x at x = 1. Left out in turn, by hand: without a t = 1 row the others (1 and 2) give
+// (1 + 1/2) / (1 + 1/4) = 1.2; without the t = 2 row, 1.
+TEST(LeastSquares, LeaveOneOutByHand) {
+  const std::vector<Observation> rows = {{{1, 0, 0, 0}, 1, 0}, {{1, 0, 0, 0}, 1, 0}, {{1, 0, 0, 0}, 2, 0}};
+  const std::vector<double> predicted = leave_one_out(rows, 1, Loss::kSquared);
+  EXPECT_NEAR(predicted[0], 1.2, 1e-12);
+  EXPECT_NEAR(predicted[1], 1.2, 1e-12);
+  EXPECT_NEAR(predicted[2], 1.0, 1e-12);
+}
+
+TEST(Quantile, IsLinearBetweenOrderStatistics) {
+  EXPECT_EQ(quantile({4, 1, 3, 2}, 0.5), 2.5);
+  EXPECT_EQ(quantile({4, 1, 3, 2}, 0), 1);
+  EXPECT_EQ(quantile({4, 1, 3, 2}, 1), 4);
+}
+
+TEST(Table, NamesEveryFault) {
+  const std::string file = (std::filesystem::temp_directory_path() / "longhaul-cost-table.csv").string();
+  std::ofstream(file) << "# comment\nm,n,ms_mediam\n1,2,3\n1,2\n";
+  const Expected<Table> table = Table::read(file, {"m", "ms_median"});
+  ASSERT_FALSE(table);
+  ASSERT_EQ(table.error().size(), 2U);
+  EXPECT_EQ(table.error()[0].to_string(), file + ": line 2: has no column \"ms_median\"; did you mean \"ms_mediam\"?");
+  EXPECT_EQ(table.error()[1].to_string(), file + ": line 4: has 2 fields; expected 3");
+  std::ofstream(file) << "m\nx\n";
+  const Expected<Table> words = Table::read(file, {"m"});
+  ASSERT_TRUE(words);
+  EXPECT_THROW(static_cast<void>(words->number(0, "m")), std::invalid_argument);
+  std::filesystem::remove(file);
+  EXPECT_FALSE(Table::read(file, {"m"}));
+}
+
+TEST(Fit, MissingTablesAreAllNamed) {
+  const Expected<Fit> nothing = fit_h200("/nonexistent");
+  ASSERT_FALSE(nothing);
+  EXPECT_EQ(nothing.error().size(), 6U);
+}
+
+}  // namespace
+}  // namespace longhaul
