@@ -1,0 +1,276 @@
+// Properties of transfers and of the flow solver on random groups, clusters and loads.
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <numeric>
+#include <set>
+
+#include "sim/network/collectives.h"
+#include "sim/network/flow_solver.h"
+#include "tests/unit/network/network_fixture.h"
+
+namespace longhaul {
+namespace {
+
+const Cluster& cluster_number(int number) {
+  static const std::vector<Cluster> clusters = [] {
+    Topology narrow = *read_topology("dgx-a100-hdr", LONGHAUL_SOURCE_ROOT);
+    narrow.nodes_per_leaf = 2;
+    narrow.oversubscription = 4;
+    return std::vector<Cluster>{shipped_cluster("dgx-h200-ndr", 64), shipped_cluster("dgx-a100-hdr", 24),
+                                shipped_cluster("a100-40gb-2x4", 8), shipped_cluster("a800-4x8", 32),
+                                *make_cluster(narrow, 40), shipped_cluster("dgx-h100-ndr", 5)};
+  }();
+  return clusters[static_cast<std::size_t>(number)];
+}
+
+const Cluster& any_cluster() { return cluster_number(*rc::gen::inRange(0, 6)); }
+
+std::int64_t any_bytes() {
+  const int magnitude = *rc::gen::inRange(0, 31);
+  return *rc::gen::inRange<std::int64_t>(1, (std::int64_t{1} << magnitude) + 1);
+}
+
+// Distinct ranks in any order: ranges, strides and random sets.
+std::vector<int> any_group(const Cluster& cluster) {
+  const int gpus = cluster.gpus();
+  if (*rc::gen::inRange(0, 3) == 0) {
+    const int stride = *rc::gen::inRange(1, gpus + 1);
+    const int first = *rc::gen::inRange(0, gpus);
+    return rank_range(*rc::gen::inRange(1, (gpus - 1 - first) / stride + 2), first, stride);
+  }
+  const auto chosen = *rc::gen::container<std::set<int>>(rc::gen::inRange(0, gpus));
+  std::vector<int> ranks(chosen.begin(), chosen.end());
+  if (ranks.empty()) ranks.push_back(0);
+  const std::size_t turn = *rc::gen::inRange<std::size_t>(0, ranks.size());
+  std::rotate(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(turn), ranks.end());
+  return ranks;
+}
+
+std::vector<PeerMessage> any_messages(const Cluster& cluster) {
+  std::vector<PeerMessage> messages(*rc::gen::inRange<std::size_t>(1, 40));
+  for (PeerMessage& message : messages) {
+    message = {*rc::gen::inRange(0, cluster.gpus()), *rc::gen::inRange(0, cluster.gpus()), Bytes{any_bytes() - 1}};
+  }
+  return messages;
+}
+
+Transfer any_transfer(const Cluster& cluster, Collectives& collectives) {
+  const int kind = *rc::gen::inRange(0, 5);
+  if (kind == 0) return collectives.exchange(any_messages(cluster));
+  const std::vector<int> ranks = any_group(cluster);
+  const Bytes bytes{any_bytes()};
+  if (kind == 1) return collectives.all_gather(ranks, bytes);
+  if (kind == 2) return collectives.reduce_scatter(ranks, bytes);
+  if (kind == 3) return collectives.all_reduce(ranks, bytes);
+  return collectives.broadcast(ranks, bytes);
+}
+
+std::int64_t sent(const MemberTraffic& member) { return member.sent_intra_node + member.sent_inter_node; }
+
+RC_GTEST_PROP(Transfers, AreWellFormed, ()) {
+  const Cluster& cluster = any_cluster();
+  Collectives collectives(cluster);
+  const Transfer transfer = any_transfer(cluster, collectives);
+  std::int64_t all_sent = 0;
+  std::int64_t all_received = 0;
+  for (const MemberTraffic& member : transfer.members) {
+    RC_ASSERT(member.sent_intra_node >= 0 && member.sent_inter_node >= 0 && member.received >= 0);
+    all_sent += sent(member);
+    all_received += member.received;
+  }
+  RC_ASSERT(all_sent == all_received);
+  RC_ASSERT(all_sent == transfer.intra_node_bytes + transfer.inter_node_bytes);
+  RC_ASSERT(transfer.alone == transfer.latency + Time::from_seconds(transfer.byte_seconds));
+  LinkId last = -1;
+  for (const LinkLoad& load : transfer.loads) {
+    RC_ASSERT(load.link > last);
+    RC_ASSERT(load.bytes > 0);
+    const double bandwidth = cluster.links()[static_cast<std::size_t>(load.link)].bandwidth.value;
+    RC_ASSERT(transfer.byte_seconds >= static_cast<double>(load.bytes) / bandwidth * (1 - 1e-12));
+    last = load.link;
+  }
+}
+
+// Bytes that leave nodes are on the NICs, once out and once in; nothing else is.
+RC_GTEST_PROP(Transfers, PutOnTheNicsWhatLeavesTheNodes, ()) {
+  const Cluster& cluster = any_cluster();
+  Collectives collectives(cluster);
+  const Transfer transfer = any_transfer(cluster, collectives);
+  std::int64_t out = 0;
+  std::int64_t in = 0;
+  for (const LinkLoad& load : transfer.loads) {
+    const std::string& name = cluster.links()[static_cast<std::size_t>(load.link)].name;
+    if (name.find(".nic") == std::string::npos) continue;
+    (name.back() == '>' ? out : in) += load.bytes;
+  }
+  RC_ASSERT(out == transfer.inter_node_bytes);
+  RC_ASSERT(in == transfer.inter_node_bytes);
+}
+
+// Every member of an all-gather takes in what the others have, whatever the group looks like; of a broadcast, the
+// buffer; of an exchange, what was sent to it.
+RC_GTEST_PROP(Transfers, BytesReceivedAreBytesAsked, ()) {
+  const Cluster& cluster = any_cluster();
+  Collectives collectives(cluster);
+  const std::vector<int> ranks = any_group(cluster);
+  const std::int64_t bytes = any_bytes();
+  const auto others = static_cast<std::int64_t>(ranks.size()) - 1;
+  RC_PRE(others > 0);
+  const Transfer gather = collectives.all_gather(ranks, Bytes{bytes});
+  RC_ASSERT(gather.members.size() == ranks.size());
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    RC_ASSERT(gather.members[i].rank == ranks[i]);
+    RC_ASSERT(gather.members[i].received == others * bytes);
+    RC_ASSERT(sent(gather.members[i]) == others * bytes);
+  }
+  const Transfer broadcast = collectives.broadcast(ranks, Bytes{bytes});
+  for (const MemberTraffic& member : broadcast.members) {
+    RC_ASSERT(member.received == (member.rank == ranks[0] ? 0 : bytes));
+  }
+  const std::vector<PeerMessage> messages = any_messages(cluster);
+  const Transfer exchange = collectives.exchange(messages);
+  for (const MemberTraffic& member : exchange.members) {
+    std::int64_t asked_out = 0;
+    std::int64_t asked_in = 0;
+    for (const PeerMessage& message : messages) {
+      if (message.from == message.to) continue;
+      if (message.from == member.rank) asked_out += message.bytes.value;
+      if (message.to == member.rank) asked_in += message.bytes.value;
+    }
+    RC_ASSERT(sent(member) == asked_out);
+    RC_ASSERT(member.received == asked_in);
+  }
+}
+
+// What the closed form says is what the solver does, to the picosecond.
+RC_GTEST_PROP(FlowSolver, AnUndisturbedTransferTakesItsTimeAlone, ()) {
+  const Cluster& cluster = any_cluster();
+  Collectives collectives(cluster);
+  const Transfer transfer = any_transfer(cluster, collectives);
+  FlowSolver solver(cluster);
+  const Time start = Time::from_ps(*rc::gen::inRange<std::int64_t>(0, 1'000'000'000'000));
+  RC_ASSERT(run_flows(solver, {{start, &transfer}})[0] == start + transfer.alone);
+  for (const LinkLoad& load : transfer.loads) {
+    RC_ASSERT(solver.delivered()[static_cast<std::size_t>(load.link)] == load.bytes);
+  }
+  RC_ASSERT(solver.in_flight() == 0);
+}
+
+struct Workload {
+  std::vector<Transfer> transfers;
+  std::vector<Start> starts;
+};
+
+void fill(Workload& workload, const Cluster& cluster, Collectives& collectives) {
+  const auto count = *rc::gen::inRange<std::size_t>(1, 12);
+  for (std::size_t i = 0; i < count; ++i) workload.transfers.push_back(any_transfer(cluster, collectives));
+  const auto runs = *rc::gen::inRange<std::size_t>(1, 25);
+  for (std::size_t i = 0; i < runs; ++i) {
+    const auto which = *rc::gen::inRange<std::size_t>(0, count);
+    workload.starts.push_back(
+        {Time::from_ps(*rc::gen::inRange<std::int64_t>(0, 2'000'000'000)), &workload.transfers[which]});
+  }
+}
+
+// No transfer ends before start + alone, all end by the time of running one after the other, and the links deliver
+// what was asked. (The solver itself asserts capacity and bytes left.)
+RC_GTEST_PROP(FlowSolver, SharedTransfersKeepTheirBounds, ()) {
+  const Cluster& cluster = any_cluster();
+  Collectives collectives(cluster);
+  Workload workload;
+  fill(workload, cluster, collectives);
+  FlowSolver solver(cluster);
+  const std::vector<Time> finish = run_flows(solver, workload.starts);
+  std::vector<std::int64_t> asked(cluster.links().size());
+  Time last_start;
+  Time serial;
+  for (const Start& start : workload.starts) {
+    last_start = std::max(last_start, start.time);
+    serial += start.transfer->alone;
+    for (const LinkLoad& load : start.transfer->loads) asked[static_cast<std::size_t>(load.link)] += load.bytes;
+  }
+  const Time slack = Time::from_ps(static_cast<std::int64_t>(4 * workload.starts.size()));
+  for (std::size_t i = 0; i < finish.size(); ++i) {
+    RC_ASSERT(finish[i] + Time::from_ps(1) >= workload.starts[i].time + workload.starts[i].transfer->alone);
+    RC_ASSERT(finish[i] <= last_start + serial + slack);
+  }
+  RC_ASSERT(solver.delivered() == asked);
+  for (const double peak : solver.peak_utilisation()) RC_ASSERT(peak >= 0 && peak <= 1);
+}
+
+// Every flow on links k times as fast takes 1/k of the time (no latency: byte phases only).
+RC_GTEST_PROP(FlowSolver, RatesTimesKAreTimesOverK, ()) {
+  const int scale = *rc::gen::element(2, 4, 8);
+  static const Cluster slow = plain_cluster(16);
+  const Cluster fast = plain_cluster(16, scale);
+  const auto runs = *rc::gen::inRange<std::size_t>(1, 12);
+  std::vector<Transfer> on_slow;
+  std::vector<Transfer> on_fast;
+  std::vector<std::int64_t> times;
+  for (std::size_t i = 0; i < runs; ++i) {
+    const auto links = *rc::gen::container<std::set<LinkId>>(
+        rc::gen::inRange<LinkId>(0, static_cast<LinkId>(slow.links().size())));
+    std::vector<LinkId> path(links.begin(), links.end());
+    if (path.empty()) path.push_back(0);
+    const std::int64_t bytes = any_bytes();
+    on_slow.push_back(path_transfer(slow, path, bytes));
+    on_fast.push_back(path_transfer(fast, path, bytes));
+    times.push_back(*rc::gen::inRange<std::int64_t>(0, 100'000'000) * scale);
+  }
+  std::vector<Start> slow_starts;
+  std::vector<Start> fast_starts;
+  for (std::size_t i = 0; i < runs; ++i) {
+    slow_starts.push_back({Time::from_ps(times[i]), &on_slow[i]});
+    fast_starts.push_back({Time::from_ps(times[i] / scale), &on_fast[i]});
+  }
+  FlowSolver slow_solver(slow);
+  FlowSolver fast_solver(fast);
+  const std::vector<Time> slow_finish = run_flows(slow_solver, slow_starts);
+  const std::vector<Time> fast_finish = run_flows(fast_solver, fast_starts);
+  for (std::size_t i = 0; i < runs; ++i) {
+    // Each finish before it is rounded to a picosecond, and moves the later ones by that.
+    const std::int64_t slack = scale * static_cast<std::int64_t>(runs + 1);
+    RC_ASSERT(std::abs(slow_finish[i].ps() - scale * fast_finish[i].ps()) <= slack);
+  }
+}
+
+// Shifting all starts shifts all ends; and the run is the same in a solver that has been used.
+RC_GTEST_PROP(FlowSolver, AShiftOfAllStartsShiftsAllEnds, ()) {
+  const Cluster& cluster = any_cluster();
+  Collectives collectives(cluster);
+  Workload workload;
+  fill(workload, cluster, collectives);
+  FlowSolver solver(cluster);
+  const std::vector<Time> first = run_flows(solver, workload.starts);
+  const Time shift = Time::from_seconds(100);
+  for (Start& start : workload.starts) start.time += shift;
+  const std::vector<Time> second = run_flows(solver, workload.starts);
+  for (std::size_t i = 0; i < first.size(); ++i) RC_ASSERT(second[i] == first[i] + shift);
+}
+
+// Many runs of one transfer are one bundle; the same as copies of it, which are water-filled as separate transfers.
+RC_GTEST_PROP(FlowSolver, ABundleEqualsCopies, ()) {
+  const Cluster& cluster = any_cluster();
+  Collectives collectives(cluster);
+  const Transfer transfer = any_transfer(cluster, collectives);
+  const auto runs = *rc::gen::inRange<std::size_t>(1, 8);
+  const std::vector<Transfer> copies(runs, transfer);
+  std::vector<Start> bundle;
+  std::vector<Start> separate;
+  for (std::size_t i = 0; i < runs; ++i) {
+    const Time time = Time::from_ps(*rc::gen::inRange<std::int64_t>(0, 1'000'000'000));
+    bundle.push_back({time, &transfer});
+    separate.push_back({time, &copies[i]});
+  }
+  FlowSolver one(cluster);
+  FlowSolver other(cluster);
+  const std::vector<Time> together = run_flows(one, bundle);
+  const std::vector<Time> apart = run_flows(other, separate);
+  for (std::size_t i = 0; i < runs; ++i) {
+    RC_ASSERT(std::abs(together[i].ps() - apart[i].ps()) <= static_cast<std::int64_t>(runs) + 1);
+  }
+}
+
+}  // namespace
+}  // namespace longhaul
