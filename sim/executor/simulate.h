@@ -46,6 +46,7 @@ struct SimulationOptions {
   double collective_scale = 1;         // the same for all transfers
 };
 
+// With durations and network as given; the scales of `options` are not applied.
 Totals simulate(const Schedule& schedule, const OpDurations& durations, CollectiveNetwork& network,
                 const SimulationOptions& options = {});
 // With the calibrated models; applies the scales of `options`.

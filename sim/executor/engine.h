@@ -1,0 +1,217 @@
+// The engine of `simulate`: ranks as logical processes that meet only in collectives.
+//
+// A rank keeps the next time of each of its streams and one entry in the global queue. While none of its collectives
+// is waiting or in flight, nothing outside can touch it: it then runs ahead of the global clock, op after op, up to its
+// next arrival at a collective. The queue holds rank wake-ups, starts of collectives and the network's next change.
+// Events are (time, kind | index); a wake-up that is not the rank's earliest is stale and dropped.
+//
+// Layout: one cache line a stream, the passes in flight in a ring a rank, tables of code shared by all ranks (code.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "sim/core/event_queue.h"
+#include "sim/executor/code.h"
+#include "sim/executor/memory.h"
+#include "sim/executor/simulate.h"
+
+namespace longhaul {
+
+class Engine {
+ public:
+  Engine(const Schedule& schedule, const OpDurations& durations, CollectiveNetwork& network,
+         const SimulationOptions& options);
+  Totals run();
+
+ private:
+  enum class StreamState : std::uint8_t {
+    kExhausted,  // has run all its ops of the passes issued so far
+    kBlocked,    // waits for `wait_target` ops of `wait_stream`
+    kIssue,      // waits for the host until `end`
+    kRunning,    // a kernel or copy, until `end`
+    kArrived,    // a collective that waits for members
+    kTransfer,   // a collective in flight
+  };
+  struct alignas(64) Stream {
+    std::int64_t end = 0;
+    std::int64_t start = 0;
+    std::int64_t arrival = 0;
+    double remaining = 0;         // kRunning: work left at `updated`, in ps at full rate
+    std::int64_t updated = 0;
+    std::uint32_t done = 0;       // ops since the beginning
+    std::uint32_t pass = 0;       // number of the pass that it works in
+    std::uint32_t wait_target = 0;
+    std::uint16_t position = 0;   // in the pass's list of this stream
+    std::int8_t wait_stream = 0;
+    StreamState state = StreamState::kExhausted;
+  };
+
+  // One pass over a segment (an iteration of a block) that the host has issued.
+  struct Iteration {
+    const SegmentCode* code = nullptr;
+    const Variant* variant = nullptr;
+    const SegmentCosts* costs = nullptr;
+    const ShapeSet* shape = nullptr;
+    Time issue_begin;
+    std::int32_t remaining = 0;  // ops not done
+    std::int32_t chunk = 0;
+    std::int16_t layer = 0;
+    SegmentId segment = 0;
+  };
+  struct Record {  // of an event slot: recorded when `stream` has done `done` ops
+    std::uint32_t done = 0;
+    std::int8_t stream = 0;
+  };
+
+  enum class Cause : std::uint8_t { kBusy, kImbalance, kExposed, kBubble, kLaunch, kDone };
+
+  struct Rank {
+    Time armed = Time::max();   // its earliest wake-up in the queue
+    Time now;                   // time of the last thing that it did
+    Time host;                  // when the host is free
+    Time idle_since;
+    Time communication_since;
+    double slowdown = 1;        // of kernels, now
+    std::uint32_t work = 0;     // streams to look at
+    std::uint32_t passes_issued = 0;
+    std::uint32_t passes_retired = 0;
+    std::int32_t outstanding = 0;  // ops issued and not in retired passes
+    std::int32_t block = 0;
+    std::int16_t iteration = 0;
+    std::int16_t meetings = 0;  // collectives waiting or in flight
+    std::int16_t transfers = 0;
+    std::int8_t host_copies = 0;
+    bool host_blocked = false;
+    bool runs = false;
+    bool traced = false;
+    Cause cause = Cause::kLaunch;
+  };
+
+  struct Meeting {  // state of a group
+    Time last_arrival;
+    std::uint64_t key = 0;
+    std::int64_t bytes = 0;
+    std::int32_t members_begin = 0;  // into members_
+    std::int32_t member_count = 0;   // representatives
+    std::int32_t arrived = 0;
+    CollectiveKind kind = CollectiveKind::kExchange;
+    CollectiveNetwork::TransferId transfer = -1;
+  };
+  struct MeetingMember {
+    std::int32_t rank = 0;
+    std::int32_t index = 0;  // among all members of the group
+    std::int8_t stream = -1; // where it waits now
+  };
+  enum class EventKind : std::uint64_t { kRank, kMeeting, kNetwork };
+
+  // setup.cpp
+  void set_up_ranks();
+  void set_up_groups();
+  void hold_residents(std::int32_t rank);
+  void check_residents(std::int32_t rank);
+
+  // engine.cpp: ranks and streams
+  void run_rank(std::int32_t rank, Time now);
+  void run_due(std::int32_t rank, Time now);
+  void settle(std::int32_t rank, Time now);
+  void arm(std::int32_t rank);
+  Time next_time(std::int32_t rank) const;
+  void issue_passes(std::int32_t rank, Time now);
+  void issue_pass(std::int32_t rank, const Block& block, const Variant& variant);
+  void retire_op(std::int32_t rank, int stream, Iteration& pass, Time now);
+  bool find_pass(std::int32_t rank, int stream, std::uint32_t from);
+  void advance(std::int32_t rank, int stream, Time now);
+  bool waits_met(std::int32_t rank, Stream& stream, const Variant& variant, std::size_t index) const;
+  void start(std::int32_t rank, int stream, Time now);
+  void finish_kernel(std::int32_t rank, int stream, Time now);
+  void complete(std::int32_t rank, int stream, Time now);
+  void set_rate(std::int32_t rank, Time now);
+  void account(std::int32_t rank, Time now);
+  Cause cause_of_idle(std::int32_t rank) const;
+
+  // meeting.cpp: collectives
+  void arrive(std::int32_t rank, int stream, Time now);
+  void start_meeting(std::int32_t group, Time now);
+  void end_meeting(std::int32_t group, Time now);
+  CollectiveNetwork::TransferId transfer_of(std::int32_t group);
+  void arm_network();
+  void run_network(Time now);
+
+  // tensors.cpp: memory
+  void begin_memory(std::int32_t rank, const Iteration& pass, std::size_t index, Time now);
+  void end_memory(std::int32_t rank, const Iteration& pass, std::size_t index, Time now);
+  void begin_listed(std::int32_t rank, const Iteration& pass, std::size_t index, Time now);
+  void end_listed(std::int32_t rank, const Iteration& pass, std::size_t index, Time now);
+  void acquire(std::int32_t rank, std::uint64_t key, std::int64_t bytes, std::uint8_t category, const Op& op);
+  void release(std::int32_t rank, std::uint64_t key, std::int64_t bytes, std::uint8_t category, const Op& op);
+  void report_memory(std::int32_t rank, Time now);
+  std::string describe_key(std::uint64_t key) const;
+
+  // report.cpp
+  void trace(std::int32_t rank, int stream, const Iteration& pass, std::size_t index, Time now);
+  Totals finish_totals();
+  [[noreturn]] void report_deadlock() const;
+  std::string waiting_text(std::int32_t rank, int stream) const;
+  std::string place(std::int32_t rank, const Iteration& pass, std::size_t index) const;
+
+  Stream& stream_of(std::int32_t rank, int stream) {
+    return streams_[static_cast<std::size_t>(rank) * static_cast<std::size_t>(stream_count_) + static_cast<std::size_t>(stream)];
+  }
+  const Stream& stream_of(std::int32_t rank, int stream) const {
+    return streams_[static_cast<std::size_t>(rank) * static_cast<std::size_t>(stream_count_) + static_cast<std::size_t>(stream)];
+  }
+  std::size_t pass_slot(std::int32_t rank, std::uint32_t pass) const {
+    return static_cast<std::size_t>(rank) * pass_capacity_ + (pass & (pass_capacity_ - 1));
+  }
+  const Iteration& pass_of(std::int32_t rank, const Stream& stream) const { return passes_[pass_slot(rank, stream.pass)]; }
+  static std::size_t op_index(const Stream& stream, int id, const Iteration& pass) {
+    return pass.variant->order[pass.variant->stream_begin[static_cast<std::size_t>(id)] + stream.position];
+  }
+  // The rank that runs what `rank` does.
+  std::int32_t runner_of(std::int32_t rank) const {
+    const std::int32_t other = schedule_->ranks[static_cast<std::size_t>(rank)].representative;
+    return options_->unfolded || other < 0 ? rank : other;
+  }
+  OpInstance instance(std::int32_t rank, const Iteration& pass, std::size_t index) const;
+  RankTotals& totals(std::int32_t rank) { return totals_.ranks[static_cast<std::size_t>(rank)]; }
+  void push(EventKind kind, std::int64_t index, Time time) {
+    queue_.push(time, (static_cast<std::uint64_t>(kind) << 32) | static_cast<std::uint64_t>(index));
+  }
+
+  const Schedule* schedule_;
+  const OpDurations* durations_;
+  CollectiveNetwork* network_;
+  const SimulationOptions* options_;
+  CodeCache code_;
+  int stream_count_;
+  std::uint32_t pass_capacity_;
+  std::size_t import_stride_;
+  std::size_t slot_stride_;
+  Time launch_;
+  double communication_slowdown_;
+  double copy_slowdown_;
+
+  RadixQueue queue_;
+  std::vector<Rank> ranks_;
+  std::vector<Stream> streams_;         // by rank, stream
+  std::vector<Iteration> passes_;           // by rank, ring of pass_capacity_
+  std::vector<std::uint32_t> bases_;    // by pass slot, stream: ops done before the pass
+  std::vector<Record> imports_;         // by pass slot, import
+  std::vector<Record> slots_;           // by rank, event slot: the latest record in issued passes
+  std::vector<std::uint32_t> issued_;   // by rank, stream: ops in issued passes
+  std::vector<RankMemory> memory_;
+  std::vector<Meeting> meetings_;       // by group
+  std::vector<MeetingMember> members_;
+  std::vector<std::int32_t> member_slot_;  // by rank, role: index into members_, -1 if none
+  std::unordered_map<std::uint64_t, CollectiveNetwork::TransferId> transfers_;  // looked up only, never walked
+  std::vector<std::uint32_t> finished_;
+  std::vector<TensorId> scratch_ids_;
+  Time network_armed_ = Time::max();
+  Totals totals_;
+};
+
+}  // namespace longhaul

@@ -1,0 +1,163 @@
+// Collectives: members arrive, the transfer starts, all go on together.
+#include <algorithm>
+
+#include "sim/core/invariant.h"
+#include "sim/executor/engine.h"
+
+namespace longhaul {
+namespace {
+
+// Steele, Lea, Flood 2014: the finaliser of SplitMix64.
+std::uint64_t mix(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15ULL;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+void Engine::arrive(std::int32_t rank, int id, Time now) {
+  Rank& state = ranks_[static_cast<std::size_t>(rank)];
+  Stream& stream = stream_of(rank, id);
+  const Iteration& pass = pass_of(rank, stream);
+  const std::size_t index = op_index(stream, id, pass);
+  const Op& op = *pass.code->ops[index].op;
+  const OpCost& cost = pass.costs->ops[index];
+  const auto role = static_cast<std::size_t>(op.role);
+  LH_ASSERT(op.role >= 0 && role < schedule_->roles.size(), "{}: no group role {}", place(rank, pass, index), op.role);
+  const std::int32_t slot = member_slot_[static_cast<std::size_t>(rank) * schedule_->roles.size() + role];
+  LH_ASSERT(slot >= 0, "{}: the rank has no group of role {}", place(rank, pass, index), schedule_->roles[role]);
+  const GroupId group = schedule_->ranks[static_cast<std::size_t>(rank)].groups[role];
+  Meeting& meeting = meetings_[static_cast<std::size_t>(group)];
+  MeetingMember& member = members_[static_cast<std::size_t>(slot)];
+  LH_ASSERT(member.stream < 0, "{}: the rank is in two collectives of group {} at once", place(rank, pass, index), group);
+  if (meeting.arrived == 0) {
+    meeting.kind = op.collective;
+    meeting.bytes = cost.value;
+    meeting.key = mix(static_cast<std::uint64_t>(op.collective));
+    meeting.last_arrival = now;
+  }
+  LH_ASSERT(meeting.kind == op.collective && (op.collective == CollectiveKind::kExchange || meeting.bytes == cost.value),
+            "{}: {} of {} bytes in group {}, but other members call {} of {} bytes", place(rank, pass, index),
+            to_string(op.collective), cost.value, group, to_string(meeting.kind), meeting.bytes);
+  // Order of arrival must not matter: a sum over members. Ring collectives differ by their bytes alone.
+  if (op.collective == CollectiveKind::kExchange) {
+    const auto at = static_cast<std::uint64_t>(slot - meeting.members_begin);
+    meeting.key += mix(mix((at << 32) ^ static_cast<std::uint64_t>(pass.costs->id)) ^ index);
+  }
+  member.stream = static_cast<std::int8_t>(id);
+  stream.state = StreamState::kArrived;
+  ++state.meetings;
+  meeting.last_arrival = std::max(meeting.last_arrival, now);
+  if (++meeting.arrived == meeting.member_count) push(EventKind::kMeeting, group, meeting.last_arrival);
+}
+
+CollectiveNetwork::TransferId Engine::transfer_of(std::int32_t group) {
+  Meeting& meeting = meetings_[static_cast<std::size_t>(group)];
+  std::uint64_t key = mix(static_cast<std::uint64_t>(group)) ^ meeting.key;
+  if (meeting.kind != CollectiveKind::kExchange) key ^= mix(static_cast<std::uint64_t>(meeting.bytes));
+  const auto found = transfers_.find(key);
+  if (found != transfers_.end()) return found->second;
+
+  const std::vector<std::int32_t>& ranks = schedule_->groups[static_cast<std::size_t>(group)].members;
+  std::vector<OpInstance> instances;
+  for (const std::int32_t rank : ranks) {
+    // A member that is folded away does what its representative does, with its own shapes.
+    const std::int32_t runner = runner_of(rank);
+    const MeetingMember* const first = members_.data() + meeting.members_begin;
+    const MeetingMember* const member =
+        std::find_if(first, first + meeting.member_count, [&](const MeetingMember& m) { return m.rank == runner; });
+    LH_ASSERT(member != first + meeting.member_count, "rank {} of group {} has no running member", rank, group);
+    const Stream& stream = stream_of(runner, member->stream);
+    const Iteration& pass = pass_of(runner, stream);
+    OpInstance at = instance(runner, pass, op_index(stream, member->stream, pass));
+    if (rank != runner) {
+      at.rank = rank;
+      at.shape = pass.chunk < 0 ? nullptr : &schedule_->shape(rank, pass.chunk);
+    }
+    instances.push_back(at);
+  }
+  CollectiveCall call;
+  call.schedule = schedule_;
+  call.group = group;
+  call.kind = meeting.kind;
+  call.buffer_bytes = meeting.kind == CollectiveKind::kExchange ? 0 : meeting.bytes;
+  call.members = instances;
+  const CollectiveNetwork::TransferId transfer = network_->prepare(call);
+  std::int64_t sent = 0;
+  std::int64_t received = 0;
+  for (const MemberBytes& bytes : network_->traffic(transfer)) {
+    sent += bytes.sent_intra_node + bytes.sent_inter_node;
+    received += bytes.received;
+  }
+  LH_ASSERT(sent == received, "{} in group {}: {} bytes sent, {} received", to_string(meeting.kind), group, sent, received);
+  transfers_.emplace(key, transfer);
+  return transfer;
+}
+
+void Engine::start_meeting(std::int32_t group, Time now) {
+  Meeting& meeting = meetings_[static_cast<std::size_t>(group)];
+  meeting.transfer = transfer_of(group);
+  ++totals_.collectives;
+  const std::span<const MemberBytes> traffic = network_->traffic(meeting.transfer);
+  for (std::int32_t i = 0; i < meeting.member_count; ++i) {
+    const MeetingMember& member = members_[static_cast<std::size_t>(meeting.members_begin + i)];
+    Rank& state = ranks_[static_cast<std::size_t>(member.rank)];
+    Stream& stream = stream_of(member.rank, member.stream);
+    stream.state = StreamState::kTransfer;
+    stream.start = now.ps();
+    RankTotals& sums = totals(member.rank);
+    const MemberBytes& bytes = traffic[static_cast<std::size_t>(member.index)];
+    sums.sent_intra_node += bytes.sent_intra_node;
+    sums.sent_inter_node += bytes.sent_inter_node;
+    sums.received += bytes.received;
+    if (state.transfers++ == 0) {
+      state.communication_since = now;
+      set_rate(member.rank, now);
+    }
+    account(member.rank, now);
+    arm(member.rank);
+  }
+  network_->start(now, meeting.transfer, static_cast<std::uint32_t>(group));
+  arm_network();
+}
+
+void Engine::end_meeting(std::int32_t group, Time now) {
+  Meeting& meeting = meetings_[static_cast<std::size_t>(group)];
+  meeting.arrived = 0;
+  // Members may arrive at the group's next collective while this loop runs; `arrived` counts from zero again by then.
+  for (std::int32_t i = 0; i < meeting.member_count; ++i) {
+    MeetingMember& member = members_[static_cast<std::size_t>(meeting.members_begin + i)];
+    Rank& state = ranks_[static_cast<std::size_t>(member.rank)];
+    const int stream = member.stream;
+    member.stream = -1;
+    --state.meetings;
+    if (--state.transfers == 0) {
+      totals(member.rank).communication += now - state.communication_since;
+      set_rate(member.rank, now);
+    }
+    complete(member.rank, stream, now);
+    run_rank(member.rank, now);
+  }
+}
+
+void Engine::arm_network() {
+  const Time next = network_->next();
+  if (next >= network_armed_) return;
+  network_armed_ = next;
+  push(EventKind::kNetwork, 0, next);
+}
+
+void Engine::run_network(Time now) {
+  if (now != network_armed_) return;
+  network_armed_ = Time::max();
+  if (network_->next() == now) {
+    finished_.clear();
+    network_->advance(now, finished_);
+    for (std::size_t i = 0; i < finished_.size(); ++i) end_meeting(static_cast<std::int32_t>(finished_[i]), now);
+  }
+  arm_network();
+}
+
+}  // namespace longhaul

@@ -1,0 +1,212 @@
+#include "sim/executor/models.h"
+
+#include <algorithm>
+#include <deque>
+#include <tuple>
+
+#include "sim/core/invariant.h"
+#include "sim/network/flow_solver.h"
+
+namespace longhaul {
+namespace {
+
+struct Sized {
+  Estimate estimate;
+  KernelKind kernel = KernelKind::kElementwise;
+};
+
+Sized attention_time(const KernelModel& model, const OpInstance& at) {
+  const Op& op = *at.op;
+  const PieceListPtr& list = at.shape->pieces[static_cast<std::size_t>(op.pieces)];
+  AttentionWork work;
+  for (const Piece& piece : list->pieces) work.add({piece.q_count, piece.k_count, piece_pairs(piece)});
+  const bool backward = op.pass == Pass::kBackward;
+  if (backward) {
+    return {model.attention_backward(work, op.q_heads, op.kv_heads, op.head_dim),
+            work.dense() ? KernelKind::kAttentionBackwardDense : KernelKind::kAttentionBackwardRagged};
+  }
+  return {model.attention_forward(work, op.q_heads, op.kv_heads, op.head_dim),
+          work.dense() ? KernelKind::kAttentionForwardDense : KernelKind::kAttentionForwardRagged};
+}
+
+Sized move_time(const KernelModel& model, const Schedule& schedule, const OpInstance& at) {
+  const Bytes payload{touched_bytes(schedule, at) / 2};  // read once, written once
+  if (at.op->stream == kCopyInStream) return {model.copy(CopyKind::kHostToDevice, payload), KernelKind::kCopyHostToDevice};
+  if (at.op->stream == kCopyOutStream) return {model.copy(CopyKind::kDeviceToHost, payload), KernelKind::kCopyDeviceToHost};
+  return {model.copy(CopyKind::kDeviceToDevice, payload), KernelKind::kCopyDeviceToDevice};
+}
+
+Sized gemm_time(const KernelModel& model, const Schedule& schedule, const OpInstance& at) {
+  const GemmShape shape = gemm_shape(schedule, at);
+  if (shape.k == 0) {  // nothing to reduce: C is set to zero
+    const View& c = at.op->operands[2];
+    return {model.elementwise(Bytes{view_bytes(schedule, at, c)}), KernelKind::kElementwise};
+  }
+  GemmPass pass = GemmPass::kForward;
+  if (at.op->pass == Pass::kBackward) pass = at.op->transpose_a ? GemmPass::kBackwardWeight : GemmPass::kBackwardInput;
+  return {model.gemm(pass, shape.m, shape.n, shape.k), KernelKind::kGemm};
+}
+
+class FlowNetwork : public CollectiveNetwork {
+ public:
+  FlowNetwork(const Cluster& cluster, double scale)
+      : collectives_(cluster), solver_(cluster), links_(cluster.links().size()), scale_(scale) {}
+
+  TransferId prepare(const CollectiveCall& call) override {
+    Prepared prepared;
+    const Transfer transfer = make(call);
+    const std::vector<std::int32_t>& ranks = call.schedule->groups[static_cast<std::size_t>(call.group)].members;
+    prepared.traffic.resize(ranks.size());
+    for (const MemberTraffic& member : transfer.members) {
+      const auto found = std::find(ranks.begin(), ranks.end(), member.rank);
+      LH_ASSERT(found != ranks.end(), "rank {} moves bytes for group {} without being a member", member.rank, call.group);
+      prepared.traffic[static_cast<std::size_t>(found - ranks.begin())] = {member.sent_intra_node, member.sent_inter_node,
+                                                                           member.received};
+    }
+    prepared.loads = transfer.loads;
+    prepared.transfer = scaled(transfer);
+    prepared_.push_back(std::move(prepared));
+    return static_cast<TransferId>(prepared_.size()) - 1;
+  }
+
+  std::span<const MemberBytes> traffic(TransferId transfer) const override {
+    return prepared_[static_cast<std::size_t>(transfer)].traffic;
+  }
+
+  void start(Time now, TransferId transfer, std::uint32_t tag) override {
+    Prepared& prepared = prepared_[static_cast<std::size_t>(transfer)];
+    ++prepared.runs;
+    solver_.start(now, prepared.transfer, tag);
+  }
+  Time next() const override { return solver_.next(); }
+  void advance(Time to, std::vector<std::uint32_t>& finished) override { solver_.advance(to, finished); }
+
+  std::vector<std::int64_t> link_bytes() const override {
+    std::vector<std::int64_t> bytes(links_, 0);
+    for (const Prepared& prepared : prepared_) {
+      for (const LinkLoad& load : prepared.loads) bytes[static_cast<std::size_t>(load.link)] += prepared.runs * load.bytes;
+    }
+    LH_ASSERT(scale_ != 1 || solver_.in_flight() > 0 || bytes == solver_.delivered(),
+              "the network delivered other bytes than it was asked for");
+    return bytes;
+  }
+  std::vector<double> link_peak_utilisation() const override { return solver_.peak_utilisation(); }
+
+ private:
+  struct Prepared {
+    Transfer transfer;            // as the solver runs it
+    std::vector<LinkLoad> loads;  // as asked for
+    std::vector<MemberBytes> traffic;
+    std::int64_t runs = 0;
+  };
+
+  Transfer make(const CollectiveCall& call) {
+    const std::vector<std::int32_t>& members = call.schedule->groups[static_cast<std::size_t>(call.group)].members;
+    const std::span<const int> ranks(members.data(), members.size());
+    const Bytes bytes{call.buffer_bytes};
+    switch (call.kind) {
+      case CollectiveKind::kAllReduce: return collectives_.all_reduce(ranks, bytes);
+      case CollectiveKind::kAllGather: return collectives_.all_gather(ranks, bytes);
+      case CollectiveKind::kReduceScatter: return collectives_.reduce_scatter(ranks, bytes);
+      case CollectiveKind::kBroadcast: return collectives_.broadcast(ranks, bytes);
+      case CollectiveKind::kExchange: return collectives_.exchange(exchange_messages(call));
+    }
+    return {};
+  }
+
+  // All times of the transfer times the scale, also where it shares links.
+  Transfer scaled(Transfer transfer) const {
+    if (scale_ == 1) return transfer;
+    for (LinkLoad& load : transfer.loads) {
+      const double bytes = static_cast<double>(load.bytes) * scale_ + 0.5;
+      load.bytes = std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes));
+    }
+    transfer.latency = Time::from_seconds(transfer.latency.seconds() * scale_);
+    transfer.byte_seconds *= scale_;
+    transfer.alone = transfer.latency + Time::from_seconds(transfer.byte_seconds);
+    return transfer;
+  }
+
+  Collectives collectives_;
+  FlowSolver solver_;
+  std::size_t links_;
+  double scale_;
+  std::deque<Prepared> prepared_;  // addresses stay
+};
+
+bool by_pair(const PeerMessage& a, const PeerMessage& b) { return std::tie(a.from, a.to) < std::tie(b.from, b.to); }
+
+}  // namespace
+
+OpDuration KernelDurations::duration(const Schedule& schedule, const OpInstance& at) const {
+  Sized sized;
+  switch (at.op->kind) {
+    case OpKind::kGemm: sized = gemm_time(*model_, schedule, at); break;
+    case OpKind::kAttention:
+      // Rows without keys only have their outputs set.
+      if (at.shape->pieces[static_cast<std::size_t>(at.op->pieces)]->pieces.empty()) {
+        sized.estimate = model_->elementwise(Bytes{view_bytes(schedule, at, at.op->q)});
+      } else {
+        sized = attention_time(*model_, at);
+      }
+      break;
+    case OpKind::kMove: sized = move_time(*model_, schedule, at); break;
+    case OpKind::kMergePartials:
+    case OpKind::kElementwise:
+    case OpKind::kOptimizer: sized.estimate = model_->elementwise(Bytes{touched_bytes(schedule, at)}); break;
+    case OpKind::kCollective: LH_ASSERT(false, "`{}` is a collective, not a kernel", at.op->label);
+  }
+  return {Time::from_seconds(sized.estimate.seconds * scale_), sized.kernel};
+}
+
+Time KernelDurations::launch() const { return Time::from_seconds(model_->launch_seconds()); }
+double KernelDurations::slowdown_beside_communication() const { return model_->compute_slowdown_beside_communication(); }
+double KernelDurations::slowdown_beside_host_copy() const { return model_->compute_slowdown_beside_host_copy(); }
+
+std::vector<PeerMessage> exchange_messages(const CollectiveCall& call) {
+  const Schedule& schedule = *call.schedule;
+  const std::vector<std::int32_t>& ranks = schedule.groups[static_cast<std::size_t>(call.group)].members;
+  std::vector<PeerMessage> sends;
+  std::vector<PeerMessage> receives;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const OpInstance& at = call.members[i];
+    for (const PeerBytes& peer : exchange_bytes(schedule, at)) {
+      LH_ASSERT(peer.peer >= 0 && static_cast<std::size_t>(peer.peer) < ranks.size(), "`{}`: no member {}", at.op->label,
+                peer.peer);
+      const std::int32_t other = ranks[static_cast<std::size_t>(peer.peer)];
+      if (peer.send > 0) sends.push_back({ranks[i], other, Bytes{peer.send}});
+      if (peer.receive > 0) receives.push_back({other, ranks[i], Bytes{peer.receive}});
+    }
+    std::int64_t self = 0;
+    for (const CollectivePart& part : at.op->parts) {
+      const ExchangeListPtr& list = at.shape->exchanges[static_cast<std::size_t>(part.exchange)];
+      if (list == nullptr) continue;
+      const std::int64_t size = part.send.tensor.kind < 0
+                                    ? 0
+                                    : element_bytes(schedule.tensors[static_cast<std::size_t>(part.send.tensor.kind)].type);
+      for (const PeerExchange& peer : *list) {
+        if (static_cast<std::size_t>(peer.peer) == i && peer.send_rows) self += peer.send_rows->rows * peer.send_columns * size;
+      }
+    }
+    if (self > 0) {
+      sends.push_back({ranks[i], ranks[i], Bytes{self}});
+      receives.push_back({ranks[i], ranks[i], Bytes{self}});
+    }
+  }
+  std::sort(sends.begin(), sends.end(), by_pair);
+  std::sort(receives.begin(), receives.end(), by_pair);
+  LH_ASSERT(sends.size() == receives.size(), "group {}: {} sends meet {} receives", call.group, sends.size(),
+            receives.size());
+  for (std::size_t i = 0; i < sends.size(); ++i) {
+    LH_ASSERT(sends[i].from == receives[i].from && sends[i].to == receives[i].to && sends[i].bytes == receives[i].bytes,
+              "group {}: rank {} sends {} bytes to rank {}, which expects {} bytes from rank {}", call.group, sends[i].from,
+              sends[i].bytes.value, sends[i].to, receives[i].bytes.value, receives[i].from);
+  }
+  return sends;
+}
+
+std::unique_ptr<CollectiveNetwork> make_flow_network(const Cluster& cluster, double scale) {
+  return std::make_unique<FlowNetwork>(cluster, scale);
+}
+
+}  // namespace longhaul
