@@ -35,7 +35,7 @@ class StageCost {
 
   double piece(std::int64_t first, std::int64_t tokens) const;  // without `fixed`
   double chunk(const PipelineChunk& chunk) const;
-  double chunk_forward(const PipelineChunk& chunk) const;       // the forward alone
+  double chunk_forward(const PipelineChunk& chunk) const;  // the forward alone
 
   double attention() const { return attention_; }  // s / token^2
   double linear() const { return linear_; }        // s / token

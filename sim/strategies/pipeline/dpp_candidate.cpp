@@ -122,9 +122,8 @@ void group(DppCandidate& candidate, const std::vector<CandidateSequence>& sequen
   }
   if (grouping.pipelines.empty()) {
     candidate.window_fits = false;
-    grouping = {{{0, last}}, PipelineCost(candidate, sequences, classes, layout, 0)({0, last})};
+    grouping.pipelines = {{0, last}};
   }
-  candidate.seconds += grouping.seconds;
   for (auto range = grouping.pipelines.rbegin(); range != grouping.pipelines.rend(); ++range) {
     const auto from = static_cast<std::ptrdiff_t>(classes[static_cast<std::size_t>(range->last)].first);
     const auto to = static_cast<std::ptrdiff_t>(classes[static_cast<std::size_t>(range->first)].last);
@@ -151,13 +150,11 @@ PipelineChunk bucket_chunk(const ChunkBucket& bucket, const DppCandidate& candid
 }  // namespace
 
 DppCandidate make_candidate(const ReplicaDocuments& documents, const StageCost& cost, const PipelineLayout& layout,
-                            SliceMesh mesh, std::int64_t token_cap, std::int64_t window_tokens) {
+                            SliceMesh mesh, std::int64_t window_tokens) {
   DppCandidate candidate;
-  candidate.processed = process_documents(documents.tokens, cost, mesh, token_cap);
+  candidate.processed = process_documents(documents.tokens, cost, mesh, mesh.most_tokens());
   candidate.mesh = std::move(mesh);
-  candidate.token_cap = token_cap;
   const std::vector<CandidateSequence> sequences = list_sequences(documents, candidate, cost);
-  for (const CandidateSequence& sequence : sequences) candidate.seconds += sequence.seconds;
   group(candidate, sequences, layout, window_tokens);
   return candidate;
 }
@@ -180,8 +177,8 @@ std::vector<std::vector<SlotSequence>> candidate_slots(const DppCandidate& candi
                                 .tokens = candidate.mesh.cuts[at + 1] - first});
       }
       if (sequence.bucket >= 0) {
-        chunks.push_back(bucket_chunk(candidate.processed.buckets[static_cast<std::size_t>(sequence.bucket)],
-                                      candidate, documents));
+        chunks.push_back(
+            bucket_chunk(candidate.processed.buckets[static_cast<std::size_t>(sequence.bucket)], candidate, documents));
       }
     }
   }

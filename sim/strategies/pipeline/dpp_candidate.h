@@ -1,4 +1,4 @@
-// One candidate of DPP's outer loop: the documents of a replica under one mesh and one token cap. Internal to plan_dpp.
+// One candidate of DPP's outer loop: the documents of a replica under one mesh. Internal to plan_dpp.
 #pragma once
 
 #include <cstdint>
@@ -25,15 +25,15 @@ struct CandidateSequence {
 
 struct DppCandidate {
   SliceMesh mesh;
-  std::int64_t token_cap = 0;
   ProcessedDocuments processed;
   std::vector<std::vector<CandidateSequence>> streams;  // descending slice counts, in and across streams
-  double seconds = 0;                                   // total(K) of dpp.md 4.3
   bool window_fits = true;
 };
 
+// T_m of Alg. 1 is the tokens of the mesh's largest cell: dpp.md 3 leaves its second bound open, and a larger one only
+// makes Alg. 1 loosen T_t until it is reached, chunks of twice the cell's time that the pipeline waits for.
 DppCandidate make_candidate(const ReplicaDocuments& documents, const StageCost& cost, const PipelineLayout& layout,
-                            SliceMesh mesh, std::int64_t token_cap, std::int64_t window_tokens);
+                            SliceMesh mesh, std::int64_t window_tokens);
 
 // The chunks of the candidate's streams, for assemble_replica.
 std::vector<std::vector<SlotSequence>> candidate_slots(const DppCandidate& candidate,

@@ -40,8 +40,7 @@ Grouping group_classes(std::int32_t classes, const std::function<double(ClassRan
 std::int64_t peak_live_rows(std::int32_t stages, const PipelineStream& stream, const std::vector<std::int64_t>& rows) {
   LH_ASSERT(rows.size() == static_cast<std::size_t>(stream.chunks()), "rows of {} chunks for {}", rows.size(),
             stream.chunks());
-  const auto warm_up =
-      static_cast<std::size_t>(warm_up_forwards(stages, 0, stream.chunks(), stream.n_split()));
+  const auto warm_up = static_cast<std::size_t>(warm_up_forwards(stages, 0, stream.chunks(), stream.n_split()));
   std::int64_t live = 0;
   std::size_t forwards = 0;
   for (; forwards < warm_up; ++forwards) live += rows[forwards];

@@ -99,8 +99,8 @@ void check_plan(const PipelinePlan& plan, const Batch& batch) {
   std::vector<DocumentProgress> documents(batch.documents.size());
   for (std::size_t i = 0; i < plan.replicas.size(); ++i) check_replica(plan.replicas[i], i, plan.layout, documents);
   for (std::size_t i = 0; i < documents.size(); ++i) {
-    LH_ASSERT(documents[i].tokens == batch.documents[i], "document {}: {} of {} tokens planned", i,
-              documents[i].tokens, batch.documents[i]);
+    LH_ASSERT(documents[i].tokens == batch.documents[i], "document {}: {} of {} tokens planned", i, documents[i].tokens,
+              batch.documents[i]);
   }
 }
 

@@ -30,7 +30,7 @@ struct DocumentPiece {
   DocumentId document = 0;
   std::int64_t first = 0;
   std::int64_t tokens = 0;
-  std::int32_t slice = 0;        // this is slice `slice` of `slices`
+  std::int32_t slice = 0;  // this is slice `slice` of `slices`
   std::int32_t slices = 1;
   std::int32_t first_chunk = 0;  // chunk of slice 0; slice j stands in chunk first_chunk + j
   std::int64_t end() const { return first + tokens; }
@@ -44,20 +44,20 @@ struct PipelineChunk {
   std::vector<DocumentPiece> pieces;  // in row order; DPP: the slice of the long document first
   std::int64_t tokens = 0;            // sum over the pieces
   std::int64_t rows = 0;              // tokens rounded up to a multiple of sp
-  double seconds = 0;                 // modelled forward + backward (+ recompute) on the slowest stage; 0 if not modelled
+  double seconds = 0;  // modelled forward + backward (+ recompute) on the slowest stage; 0 if not modelled
 
   std::int64_t pairs() const;  // unmasked (query, key) pairs per layer and head: sum of tokens*first + t(t+1)/2
 };
 
 struct ReplicaPlan {
-  std::vector<PipelineChunk> chunks;     // of all streams, in stream order
-  std::vector<PipelineStream> streams;   // sequential 1F1B pipelines
-  PipelineOrder order;                   // lists of every stage
+  std::vector<PipelineChunk> chunks;    // of all streams, in stream order
+  std::vector<PipelineStream> streams;  // sequential 1F1B pipelines
+  PipelineOrder order;                  // lists of every stage
   // DPP only, otherwise 0 / true.
-  std::int32_t mesh_slices = 0;          // K
-  std::int64_t token_cap = 0;            // T_m of Alg. 1
-  double modelled_seconds = 0;           // makespan of the order alone with the modelled chunk times, no P2P
-  bool window_fits = true;               // false: no grouping keeps the window within the limit given
+  std::int32_t mesh_slices = 0;  // K
+  std::int64_t token_cap = 0;    // T_m of Alg. 1
+  double modelled_seconds = 0;   // makespan of the order alone with the modelled chunk times, no P2P
+  bool window_fits = true;       // false: no grouping of any K keeps the window within the limit
 };
 
 struct PipelinePlan {

@@ -4,24 +4,18 @@
 #include <numeric>
 #include <optional>
 
-#include "sim/core/invariant.h"
 #include "sim/strategies/pipeline/dpp_candidate.h"
 #include "sim/strategies/pipeline/planners.h"
 
 namespace longhaul {
 namespace {
 
-// Candidates that are run alone after 4.3's total has ranked all of them: the total ignores bubbles between unequal
-// chunks, which the run sees.
-constexpr std::size_t kFinalists = 8;
-
 // Longest modelled time first, each to the replica with the least time so far.
 std::vector<ReplicaDocuments> deal_documents(const Batch& batch, const StageCost& cost, std::int32_t replicas) {
   std::vector<DocumentId> order(batch.documents.size());
   std::iota(order.begin(), order.end(), 0);
   const auto tokens_of = [&](DocumentId id) { return batch.documents[static_cast<std::size_t>(id)]; };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](DocumentId a, DocumentId b) { return tokens_of(a) > tokens_of(b); });
+  std::stable_sort(order.begin(), order.end(), [&](DocumentId a, DocumentId b) { return tokens_of(a) > tokens_of(b); });
   std::vector<ReplicaDocuments> dealt(static_cast<std::size_t>(replicas));
   std::vector<double> seconds(static_cast<std::size_t>(replicas), 0);
   for (const DocumentId id : order) {
@@ -38,6 +32,10 @@ std::vector<ReplicaDocuments> deal_documents(const Batch& batch, const StageCost
   return dealt;
 }
 
+std::int32_t largest_k(const PipelineLayout& layout, const DppOptions& options) {
+  return options.max_slices > 0 ? options.max_slices : 4 * layout.pp;
+}
+
 // The values of K tried: every one to 8, then steps of K/4, and `most` itself.
 std::vector<std::int32_t> slice_counts(std::int32_t most) {
   std::vector<std::int32_t> counts;
@@ -46,55 +44,24 @@ std::vector<std::int32_t> slice_counts(std::int32_t most) {
   return counts;
 }
 
-// T_m candidates for a mesh (dpp.md 3 leaves the choice open): as many tokens as the longest cell, which keeps the
-// chunks' memory alike; or as many as take the cell's time without any attention, which keeps their times alike.
-std::vector<std::int64_t> token_caps(const SliceMesh& mesh, const StageCost& cost, std::int64_t capacity) {
-  const std::int64_t cell = mesh.most_tokens();
-  std::int64_t linear = capacity;
-  if (cost.linear() > 0) {
-    const double tokens = mesh.cell_seconds / cost.linear();
-    if (tokens < static_cast<double>(capacity)) linear = std::max(cell, static_cast<std::int64_t>(tokens));
-  }
-  std::vector<std::int64_t> caps{cell};
-  if (linear > cell) caps.push_back(linear);
-  return caps;
-}
-
-bool better(const DppCandidate& a, const DppCandidate& b) {
-  return a.window_fits != b.window_fits ? a.window_fits : a.seconds < b.seconds;
-}
-
-std::vector<DppCandidate> list_candidates(const ReplicaDocuments& documents, const StageCost& cost,
-                                          const PipelineLayout& layout, const DppOptions& options) {
-  // Whole units of sp, so that a chunk's padded rows stay within the capacity too.
-  const std::int64_t capacity = options.chunk_tokens / layout.sp * layout.sp;
-  const std::int32_t most = options.max_slices > 0 ? options.max_slices : 4 * layout.pp;
-  std::vector<DppCandidate> candidates;
-  for (const std::int32_t slices : slice_counts(most)) {
-    std::optional<SliceMesh> mesh = make_mesh(cost, documents.tokens.front(), slices, layout.sp);
-    if (!mesh || mesh->most_tokens() > capacity) continue;
-    for (const std::int64_t cap : token_caps(*mesh, cost, capacity)) {
-      candidates.push_back(make_candidate(documents, cost, layout, *mesh, cap, options.window_tokens));
-    }
-  }
-  std::stable_sort(candidates.begin(), candidates.end(), better);
-  return candidates;
-}
-
+// The fastest candidate when run alone, those whose window fits first; ties: the smallest K.
 std::optional<ReplicaPlan> plan_replica(const ReplicaDocuments& documents, const StageCost& cost,
                                         const PipelineLayout& layout, const std::vector<std::int64_t>& stage_layers,
                                         const DppOptions& options) {
-  const std::vector<DppCandidate> candidates = list_candidates(documents, cost, layout, options);
+  // Whole units of sp, so that a chunk's padded rows stay within the capacity too.
+  const std::int64_t capacity = options.chunk_tokens / layout.sp * layout.sp;
   std::optional<ReplicaPlan> best;
-  for (std::size_t i = 0; i < std::min(kFinalists, candidates.size()); ++i) {
-    const DppCandidate& candidate = candidates[i];
-    if (candidate.window_fits != candidates.front().window_fits) break;
+  for (const std::int32_t slices : slice_counts(largest_k(layout, options))) {
+    std::optional<SliceMesh> mesh = make_mesh(cost, documents.tokens.front(), slices, layout.sp);
+    if (!mesh || mesh->most_tokens() > capacity) continue;
+    const DppCandidate candidate = make_candidate(documents, cost, layout, std::move(*mesh), options.window_tokens);
+    if (best && best->window_fits && !candidate.window_fits) continue;
     ReplicaPlan plan = assemble_replica(candidate_slots(candidate, documents), layout, stage_layers, cost);
-    plan.mesh_slices = candidate.mesh.slices();
-    plan.token_cap = candidate.token_cap;
+    plan.mesh_slices = slices;
+    plan.token_cap = candidate.mesh.most_tokens();
     plan.window_fits = candidate.window_fits;
-    const bool fewer = best && plan.modelled_seconds == best->modelled_seconds && plan.mesh_slices < best->mesh_slices;
-    if (!best || plan.modelled_seconds < best->modelled_seconds || fewer) best = std::move(plan);
+    const bool fits_first = best && plan.window_fits && !best->window_fits;
+    if (!best || fits_first || plan.modelled_seconds < best->modelled_seconds) best = std::move(plan);
   }
   return best;
 }
@@ -114,10 +81,10 @@ Applicable<PipelinePlan> plan_dpp(const Batch& batch, std::int64_t layers, const
   for (const ReplicaDocuments& documents : deal_documents(batch, stage_cost, layout.dp)) {
     std::optional<ReplicaPlan> replica = plan_replica(documents, stage_cost, layout, plan.stage_layers, options);
     if (!replica) {
-      return tl::unexpected(fmt::format("no number of slices up to {} brings the document of {} tokens under {} tokens "
-                                        "a chunk in slices of at least sp = {} tokens",
-                                        options.max_slices > 0 ? options.max_slices : 4 * layout.pp,
-                                        documents.tokens.front(), options.chunk_tokens, layout.sp));
+      return tl::unexpected(
+          fmt::format("no number of slices up to {} brings the document of {} tokens under {} tokens "
+                      "a chunk in slices of at least sp = {} tokens",
+                      largest_k(layout, options), documents.tokens.front(), options.chunk_tokens, layout.sp));
     }
     plan.replicas.push_back(std::move(*replica));
   }

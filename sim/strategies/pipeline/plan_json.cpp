@@ -11,9 +11,12 @@ using Json = nlohmann::ordered_json;
 
 const char* kind_name(ChunkKind kind) {
   switch (kind) {
-    case ChunkKind::kWhole: return "whole";
-    case ChunkKind::kSplit: return "split";
-    case ChunkKind::kHybrid: return "hybrid";
+    case ChunkKind::kWhole:
+      return "whole";
+    case ChunkKind::kSplit:
+      return "split";
+    case ChunkKind::kHybrid:
+      return "hybrid";
   }
   return "";
 }
@@ -28,14 +31,9 @@ Json chunk_json(const PipelineChunk& chunk, std::int32_t index, std::int64_t edg
                       {"slices", piece.slices},
                       {"first_chunk", piece.first_chunk}});
   }
-  return {{"chunk", index},
-          {"kind", kind_name(chunk.kind)},
-          {"tokens", chunk.tokens},
-          {"rows", chunk.rows},
-          {"pairs", chunk.pairs()},
-          {"modelled_ms", chunk.seconds * 1e3},
-          {"edge_bytes", edge_bytes},
-          {"pieces", std::move(pieces)}};
+  return {{"chunk", index},           {"kind", kind_name(chunk.kind)}, {"tokens", chunk.tokens},
+          {"rows", chunk.rows},       {"pairs", chunk.pairs()},        {"modelled_ms", chunk.seconds * 1e3},
+          {"edge_bytes", edge_bytes}, {"pieces", std::move(pieces)}};
 }
 
 Json stream_json(const PipelineStream& stream, const ReplicaPlan& replica, const PipelineLayout& layout,
@@ -76,10 +74,7 @@ Json replica_json(const ReplicaPlan& replica, const PipelineLayout& layout, cons
     rows += chunk.rows;
     pairs += chunk.pairs();
   }
-  Json json = {{"tokens", tokens},
-               {"rows", rows},
-               {"pairs", pairs},
-               {"modelled_ms", replica.modelled_seconds * 1e3}};
+  Json json = {{"tokens", tokens}, {"rows", rows}, {"pairs", pairs}, {"modelled_ms", replica.modelled_seconds * 1e3}};
   if (replica.mesh_slices > 0) {
     json["mesh_slices"] = replica.mesh_slices;
     json["token_cap"] = replica.token_cap;

@@ -10,7 +10,8 @@ namespace longhaul {
 
 // {"dp", "pp", "sp", "stage_layers": [stage], "replicas": [{"tokens", "rows", "pairs", "modelled_ms", "streams":
 //  [{"n_split", "slices": [count a sequence], "warm_up": [stage], "chunks": [{"chunk", "kind", "tokens", "rows",
-//  "pairs", "modelled_ms", "edge_bytes", "pieces": [{"document", "first", "tokens", "slice", "slices", "first_chunk"}]}]
+//  "pairs", "modelled_ms", "edge_bytes", "pieces": [{"document", "first", "tokens", "slice", "slices",
+//  "first_chunk"}]}]
 //  }], "order": [stage]["F0", "F1", "B0", ...]}]}
 // edge_bytes: what one GPU sends over one stage boundary, forward or backward: 2 bytes x hidden x rows / sp.
 nlohmann::ordered_json pipeline_plan_json(const PipelinePlan& plan, const ModelShape& model);

@@ -103,8 +103,8 @@ Applicable<PipelinePlan> plan_sliced_1f1b(const Batch& batch, std::int64_t layer
   const auto sequences = static_cast<std::int64_t>(batch.sequences.size());
   const std::int64_t per_slot = options.micro_batch_sequences;
   if (sequences == 0 || sequences % (layout.dp * per_slot) != 0) {
-    return tl::unexpected(fmt::format("{} sequences do not fill dp = {} x micro-batches of {} evenly", sequences,
-                                      layout.dp, per_slot));
+    return tl::unexpected(
+        fmt::format("{} sequences do not fill dp = {} x micro-batches of {} evenly", sequences, layout.dp, per_slot));
   }
   PipelinePlan plan{layout, stage_layers(layers, layout.pp), {}};
   const StageCost stage_cost(cost, layers, layout);

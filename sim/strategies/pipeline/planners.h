@@ -36,10 +36,9 @@ struct DppOptions {
 // DPP, dpp.md 3 and 4.1-4.3 with recompute fixed by `cost.recompute` (4.4, chunk-level checkpointing, is not here).
 //
 // Documents are dealt to replicas longest modelled time first, each to the replica with the least time so far (ties:
-// lower document, lower replica). Every replica then tries K = 1, 2, .. max_slices (every K to 8, then steps of K/4)
-// with two token caps T_m (tokens of the largest mesh cell; tokens whose linear time alone is the cell's time), both
-// capped by chunk_tokens; the best by 4.3's total are run alone (alone.h) and the fastest is kept (ties: the smaller
-// K). Chunks that hold no tokens are never made.
+// lower document, lower replica). Every replica then tries K = 1, 2, .. max_slices slices of its longest document
+// (every K to 8, then steps of K/4) and keeps the K whose order, run alone (alone.h) with the modelled times, is the
+// fastest (ties: the smallest K); dpp.md 4.3's total would rank them without the bubbles between unequal chunks.
 // With recompute fixed, T_ckpt is part of the chunk times, and a grouping is infeasible when its window (Eq. 7) keeps
 // more than window_tokens; if every grouping of every K is, one stream is planned and window_fits is false.
 // Not applicable: see pipeline_not_applicable; fewer documents than replicas; a longest document that max_slices

@@ -11,9 +11,9 @@ namespace longhaul {
 namespace {
 
 constexpr std::int64_t kMaxStages = 4096;
-constexpr std::int64_t kMaxUnits = 1'000'000;       // micro-batches, slices of one, sequences
-constexpr std::int64_t kMaxOps = 10'000'000;        // 2 x stages x chunks: what an op list may hold
-constexpr double kMaxMakespanUs = 9e12;             // int64 picoseconds reach 9.2e12 us
+constexpr std::int64_t kMaxUnits = 1'000'000;  // micro-batches, slices of one, sequences
+constexpr std::int64_t kMaxOps = 10'000'000;   // 2 x stages x chunks: what an op list may hold
+constexpr double kMaxMakespanUs = 9e12;        // int64 picoseconds reach 9.2e12 us
 
 void add_error(Errors& errors, std::string option, std::string message, std::string expected,
                std::string nearest = "") {
@@ -99,8 +99,8 @@ void check_size(const PipelineRequest& request, Errors& errors) {
   }
   const double unit_us = request.forward_us + request.backward_input_us + request.backward_weight_us;
   // No chain of dependencies is longer than all operations and transfers one after another.
-  const double longest = static_cast<double>(request.stages) *
-                         (units * unit_us + 2 * static_cast<double>(chunks) * request.p2p_us);
+  const double longest =
+      static_cast<double>(request.stages) * (units * unit_us + 2 * static_cast<double>(chunks) * request.p2p_us);
   if (longest > kMaxMakespanUs) {
     add_error(errors, "--forward-us", fmt::format("the pipeline could take {:.3g} us", longest),
               fmt::format("at most {:.0e} us in all", kMaxMakespanUs));
@@ -187,8 +187,8 @@ Expected<PipelineReport> report_pipeline(PipelineRequest request) {
   const std::int64_t backward_ps =
       rounded_ps(report.request.backward_input_us) + rounded_ps(report.request.backward_weight_us);
   const PipelineTimes times = PipelineTimes::same_on_all_stages(
-      static_cast<std::int32_t>(report.request.stages), pass_times(report, forward_ps),
-      pass_times(report, backward_ps), Time::from_ps(rounded_ps(report.request.p2p_us)));
+      static_cast<std::int32_t>(report.request.stages), pass_times(report, forward_ps), pass_times(report, backward_ps),
+      Time::from_ps(rounded_ps(report.request.p2p_us)));
   report.run = run_pipeline_alone(report.order, times);
   report.makespan_us = exact_us(report.run.makespan);
   const std::int64_t makespan_ps = report.run.makespan.ps();

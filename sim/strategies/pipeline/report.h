@@ -17,7 +17,7 @@
 namespace longhaul {
 
 struct PipelineRequest {
-  std::string schedule;                      // 1f1b, seq1f1b or dpp
+  std::string schedule;  // 1f1b, seq1f1b or dpp
   std::int64_t stages = 0;
   // dpp: left out, or the sum of `slices`, or the number of sequences.
   std::optional<std::int64_t> microbatches;
@@ -25,17 +25,17 @@ struct PipelineRequest {
   double backward_input_us = 0;
   double backward_weight_us = 0;
   double p2p_us = 0;
-  std::vector<std::int64_t> slices;          // seq1f1b: one count; dpp: one count a sequence; 1f1b: none, or 1
-  std::int64_t chunks_per_stage = 1;         // layer groups a stage: 1 for every schedule that exists
+  std::vector<std::int64_t> slices;   // seq1f1b: one count; dpp: one count a sequence; 1f1b: none, or 1
+  std::int64_t chunks_per_stage = 1;  // layer groups a stage: 1 for every schedule that exists
 };
 
 struct PipelineReport {
-  PipelineRequest request;                   // as run: dpp's slices in descending order, microbatches filled in
-  std::int64_t units = 0;                    // M of the bubble rate: micro-batches; dpp: slices
-  std::int64_t slices_per_unit = 1;          // seq1f1b: s, else 1
+  PipelineRequest request;           // as run: dpp's slices in descending order, microbatches filled in
+  std::int64_t units = 0;            // M of the bubble rate: micro-batches; dpp: slices
+  std::int64_t slices_per_unit = 1;  // seq1f1b: s, else 1
   double makespan_us = 0;
-  double bubble_rate = 0;                    // (makespan - M(F+B+W)) / makespan
-  std::vector<double> peak_units;            // [stage] in activations of one micro-batch; dpp: in slices
+  double bubble_rate = 0;          // (makespan - M(F+B+W)) / makespan
+  std::vector<double> peak_units;  // [stage] in activations of one micro-batch; dpp: in slices
   PipelineOrder order;
   PipelineRun run;
 };

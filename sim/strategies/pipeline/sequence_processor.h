@@ -1,8 +1,8 @@
 // DPP's sequence processor: documents into equal-time slices and buckets of short documents (dpp.md 3, Alg. 1).
 //
 // A *mesh* cuts the longest document into K slices of equal modelled time. As slice j of any long document covers the
-// same cell [x_{j-1}, x_j), one mesh serves all: a document of l tokens, x_{i-1} < l <= x_i, gets i slices; documents of
-// one slice are "short". The last slice of a long document is its tail, unless it fills its cell.
+// same cell [x_{j-1}, x_j), one mesh serves all: a document of l tokens, x_{i-1} < l <= x_i, gets i slices; documents
+// of one slice are "short". The last slice of a long document is its tail, unless it fills its cell.
 //
 // Times here are StageCost::piece sums: the fixed cost of a chunk is the same for all and left out.
 #pragma once
@@ -21,7 +21,7 @@ struct SliceMesh {
 
   std::int32_t slices() const { return static_cast<std::int32_t>(cuts.size()) - 1; }
   std::int32_t slices_of(std::int64_t tokens) const;  // i with x_{i-1} < tokens <= x_i
-  std::int64_t most_tokens() const;  // of a cell: the first but for rounding
+  std::int64_t most_tokens() const;                   // of a cell: the first but for rounding
 };
 
 // x_j = (-b + sqrt(b^2 + 4 a (j/K) W)) / 2a with W = a Smax^2 + b Smax (dpp.md 3), rounded to the nearest multiple of

@@ -137,8 +137,8 @@ TEST(PipelineAlone, LatencyIsPaidOnEveryEdge) {
 // Stage 0: F0 0-1, F1 1-4. Stage 1: F0 1-2, F1 4-7, B1 7-12, B0 12-14. Stage 0: B1 12-17, B0 17-19.
 TEST(PipelineAlone, UnequalChunksByHand) {
   const PipelineOrder order = sliced_1f1b_order(2, make_streams({{2}}));
-  const PipelineTimes times = PipelineTimes::same_on_all_stages(
-      2, {Time::from_ps(1), Time::from_ps(3)}, {Time::from_ps(2), Time::from_ps(5)}, Time::zero());
+  const PipelineTimes times = PipelineTimes::same_on_all_stages(2, {Time::from_ps(1), Time::from_ps(3)},
+                                                                {Time::from_ps(2), Time::from_ps(5)}, Time::zero());
   const PipelineRun run = run_pipeline_alone(order, times);
   EXPECT_EQ(run.makespan.ps(), 19);
   EXPECT_EQ(run.spans[1].back().start.ps(), 12);

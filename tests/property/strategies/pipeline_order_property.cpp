@@ -30,9 +30,9 @@ RC_GTEST_PROP(PipelineOrder, EqualChunksCostOneFillOfTheStages, ()) {
   const std::int64_t backward = forward * *rc::gen::inRange(1, 4);
   const PipelineOrder order = sliced_1f1b_order(stages, make_streams({counts}));
   const auto chunks = static_cast<std::size_t>(order.chunks);
-  const PipelineTimes times = PipelineTimes::same_on_all_stages(
-      stages, std::vector<Time>(chunks, Time::from_ps(forward)), std::vector<Time>(chunks, Time::from_ps(backward)),
-      Time::zero());
+  const PipelineTimes times =
+      PipelineTimes::same_on_all_stages(stages, std::vector<Time>(chunks, Time::from_ps(forward)),
+                                        std::vector<Time>(chunks, Time::from_ps(backward)), Time::zero());
   RC_ASSERT(pipeline_makespan(order, times).ps() == (order.chunks + stages - 1) * (forward + backward));
 }
 
@@ -89,7 +89,8 @@ RC_GTEST_PROP(PipelineAlone, SpansRespectEveryDependency, ()) {
       const PipelineOp& op = order.stages[stage][i];
       const bool backward = op.pass == PipelinePass::kBackward;
       Time ready = i > 0 ? run.spans[stage][i - 1].end : Time::zero();
-      const std::int32_t slice = (backward ? order.next_slice : order.previous_slice)[static_cast<std::size_t>(op.chunk)];
+      const std::int32_t slice =
+          (backward ? order.next_slice : order.previous_slice)[static_cast<std::size_t>(op.chunk)];
       if (slice >= 0) ready = std::max(ready, end_of(stage, backward, slice));
       if (!backward && stage > 0) ready = std::max(ready, end_of(stage - 1, false, op.chunk) + times.p2p);
       if (backward && stage + 1 < order.stages.size()) {

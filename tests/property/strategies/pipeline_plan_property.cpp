@@ -79,7 +79,8 @@ RC_GTEST_PROP(PlanSliced, EveryTokenOnce, ()) {
 RC_GTEST_PROP(PlanDpp, KeepsEveryRuleOfThePaper, ()) {
   const Batch batch = some_batch(1);
   const PipelineLayout layout{*rc::gen::inRange(1, 4), *rc::gen::inRange(2, 6), *rc::gen::element(1, 2, 4, 8)};
-  const DppOptions options{*rc::gen::element<std::int64_t>(300, 700, 3000), *rc::gen::element<std::int64_t>(0, 3000), 0};
+  const DppOptions options{*rc::gen::element<std::int64_t>(300, 700, 3000), *rc::gen::element<std::int64_t>(0, 3000),
+                           0};
   const DppCostModel model = some_costs();
   const Applicable<PipelinePlan> plan = plan_dpp(batch, 7, layout, model, options);
   RC_PRE(plan.has_value());
@@ -109,6 +110,23 @@ RC_GTEST_PROP(PlanDpp, KeepsEveryRuleOfThePaper, ()) {
       RC_ASSERT(sliced == 0 || chunk.pieces.size() == 1 || chunk.pieces[0].slice + 1 == chunk.pieces[0].slices);
       for (const DocumentPiece& piece : chunk.pieces) RC_ASSERT(piece.first % layout.sp == 0);
     }
+  }
+}
+
+// More values of K to choose from never make the plan slower, and the K named is one of them.
+RC_GTEST_PROP(PlanDpp, KeepsTheFastestK, ()) {
+  const Batch batch = some_batch(1);
+  const DppCostModel model = some_costs();
+  double before = std::numeric_limits<double>::infinity();
+  for (const std::int32_t most : {1, 2, 4, 8}) {
+    const Applicable<PipelinePlan> plan = plan_dpp(batch, 4, {1, 3, 2}, model, {4096, 0, most});
+    RC_ASSERT(plan.has_value());
+    const ReplicaPlan& replica = plan->replicas[0];
+    RC_ASSERT(replica.modelled_seconds <= before);
+    RC_ASSERT(replica.mesh_slices >= 1);
+    RC_ASSERT(replica.mesh_slices <= most);
+    RC_ASSERT(replica.streams[0].n_split() == replica.mesh_slices);  // the longest document has K slices
+    before = replica.modelled_seconds;
   }
 }
 

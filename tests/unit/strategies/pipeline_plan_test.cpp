@@ -74,16 +74,14 @@ TEST(PlanSliced, DocumentsCrossEqualTokenSlices) {
 TEST(PlanSliced, EqualTimeSlicesShrinkWithTheContext) {
   const PipelinePlan plan =
       *plan_sliced_1f1b(packed({{16}}), 4, {1, 2, 2}, costs(1, 0), {1, 4, SlicePolicy::kEqualTime});
-  EXPECT_EQ(texts(plan.replicas[0]),
-            (Texts{"d0[0,8)0/4@0 ", "d0[8,12)1/4@0 ", "d0[12,14)2/4@0 ", "d0[14,16)3/4@0 "}));
+  EXPECT_EQ(texts(plan.replicas[0]), (Texts{"d0[0,8)0/4@0 ", "d0[8,12)1/4@0 ", "d0[12,14)2/4@0 ", "d0[14,16)3/4@0 "}));
 }
 
 TEST(PlanSliced, OneSliceIsPlain1F1BAndDealsMicroBatchesRound) {
   const Batch batch = packed({{3}, {5}, {2, 2}, {1}, {7}, {4}, {6}, {8}});
   const PipelinePlan plan = *plan_sliced_1f1b(batch, 5, {2, 2, 4}, costs(1, 1), {2, 1, {}});
   EXPECT_EQ(texts(plan.replicas[0]), (Texts{"d0[0,3)0/1@0 d1[0,5)0/1@0 ", "d5[0,7)0/1@1 d6[0,4)0/1@1 "}));
-  EXPECT_EQ(texts(plan.replicas[1]),
-            (Texts{"d2[0,2)0/1@0 d3[0,2)0/1@0 d4[0,1)0/1@0 ", "d7[0,6)0/1@1 d8[0,8)0/1@1 "}));
+  EXPECT_EQ(texts(plan.replicas[1]), (Texts{"d2[0,2)0/1@0 d3[0,2)0/1@0 d4[0,1)0/1@0 ", "d7[0,6)0/1@1 d8[0,8)0/1@1 "}));
   EXPECT_EQ(plan.replicas[1].chunks[0].tokens, 5);
   EXPECT_EQ(plan.replicas[1].chunks[0].rows, 8);
   EXPECT_EQ(plan.replicas[0].order.stages, one_f_one_b_order(2, 2).stages);
@@ -94,6 +92,22 @@ TEST(PlanSliced, OneSliceIsPlain1F1BAndDealsMicroBatchesRound) {
 TEST(PlanSliced, ShortMicroBatchesGetFewerSlices) {
   const PipelinePlan plan = *plan_sliced_1f1b(packed({{3}, {1}}), 2, {1, 2, 2}, costs(1, 1), {1, 4, {}});
   EXPECT_EQ(texts(plan.replicas[0]), (Texts{"d0[0,2)0/2@0 ", "d0[2,3)1/2@0 ", "d1[0,1)0/1@2 "}));
+}
+
+// Linear cost, capacity 100, so K = 3: cuts 83, 167, 250 (83.3 and 166.7 rounded), largest cell T_m = 84. Document 0
+// fills its cells; document 1 has a tail of 37. Shorts: 60 does not fit the tail (97 > 84) and opens a bucket; 40 joins
+// the tail (77); 30 fits neither (107, 90) and opens another.
+TEST(PlanDpp, SplitHybridAndBatchedChunksByHand) {
+  const PipelinePlan plan = *plan_dpp(packed({{250, 120, 60, 40, 30}}), 2, {1, 2, 1}, costs(0, 1), {100, 0, 3});
+  const ReplicaPlan& replica = plan.replicas[0];
+  EXPECT_EQ(texts(replica), (Texts{"d0[0,83)0/3@0 ", "d0[83,167)1/3@0 ", "d0[167,250)2/3@0 ", "d1[0,83)0/2@3 ",
+                                   "d1[83,120)1/2@3 d3[0,40)0/1@4 ", "d2[0,60)0/1@5 ", "d4[0,30)0/1@6 "}));
+  EXPECT_EQ(replica.streams[0].slices, (std::vector<std::int32_t>{3, 2, 1, 1}));
+  EXPECT_EQ(replica.chunks[3].kind, ChunkKind::kSplit);
+  EXPECT_EQ(replica.chunks[4].kind, ChunkKind::kHybrid);
+  EXPECT_EQ(replica.chunks[5].kind, ChunkKind::kWhole);
+  EXPECT_EQ(replica.token_cap, 84);
+  EXPECT_EQ(replica.order.stages, sliced_1f1b_order(2, make_streams({{3, 2, 1, 1}})).stages);
 }
 
 // Linear cost, capacity 100: only K = 4 brings the document of 400 to slices of 100, and each of ten documents of 100
@@ -142,8 +156,7 @@ TEST(PlanErrors, EveryReasonInWords) {
   EXPECT_EQ(plan_sliced_1f1b(batch, 3, {1, 4, 2}, cost, {}).error(), "3 layers do not fill pp = 4 stages");
   EXPECT_EQ(plan_sliced_1f1b(batch, 4, {2, 2, 2}, cost, {2, 4, {}}).error(),
             "2 sequences do not fill dp = 2 x micro-batches of 2 evenly");
-  EXPECT_EQ(plan_dpp(batch, 4, {4, 2, 1}, cost, {100, 0, 0}).error(),
-            "3 documents cannot be dealt to dp = 4 replicas");
+  EXPECT_EQ(plan_dpp(batch, 4, {4, 2, 1}, cost, {100, 0, 0}).error(), "3 documents cannot be dealt to dp = 4 replicas");
   EXPECT_EQ(plan_dpp(batch, 4, {1, 2, 2}, cost, {3, 0, 2}).error(),
             "no number of slices up to 2 brings the document of 8 tokens under 3 tokens a chunk in slices of at least "
             "sp = 2 tokens");

@@ -1,6 +1,6 @@
-#include "sim/strategies/pipeline/sequence_processor.h"
-
 #include <gtest/gtest.h>
+
+#include "sim/strategies/pipeline/sequence_processor.h"
 
 namespace longhaul {
 namespace {
@@ -59,10 +59,9 @@ TEST(SliceMesh, SlicesOfALengthAreTheCellsThatItReaches) {
 // Algorithm 1 by hand. a = 1, b = 10, T_t = 200, T_m = 10, mesh 0, 10, 14. (time, tokens):
 // document 0 fills both its cells: no tail. Tails: 1 (12 tokens) 2 x 22 + 20 = (64, 2); 2 (13) 3 x 23 + 30 = (99, 3).
 // Shorts, longest first: 3 (144, 8), 4 (96, 6), 5 (75, 5), 6 (11, 1).
-//  3: ascending time/token is tail 1 (32), tail 2 (33). Tail 1: 208 > 200. Tail 2: 11 > 10 tokens. So T_t = 208, tail 1.
-//  4: tail 1 is full. Tail 2: 195, 9 tokens: fits.
-//  5: the least tokens are 9, 14 > 10: a new bucket (75, 5).
-//  6: ascending: the new bucket (15), tail 1 (20.8, full), tail 2 (21.7, fits too): the new one.
+//  3: ascending time/token is tail 1 (32), tail 2 (33). Tail 1: 208 > 200. Tail 2: 11 > 10 tokens. So T_t = 208,
+//  tail 1. 4: tail 1 is full. Tail 2: 195, 9 tokens: fits. 5: the least tokens are 9, 14 > 10: a new bucket (75, 5). 6:
+//  ascending: the new bucket (15), tail 1 (20.8, full), tail 2 (21.7, fits too): the new one.
 TEST(SequenceProcessor, Algorithm1ByHand) {
   const ProcessedDocuments processed =
       process_documents({14, 12, 13, 8, 6, 5, 1}, quadratic(1, 10), {{0, 10, 14}, 200}, 10);
@@ -95,8 +94,7 @@ TEST(SequenceProcessor, LeastTimePerTokenIsServedFirst) {
 // document 2 (144, 8) opens a bucket; document 3 (96, 6) fits only the tail by tokens, at 255 > 200. Loosening by the
 // least time of all, 144 + 96 = 240, would never let it in.
 TEST(SequenceProcessor, LooseningLooksOnlyAtBucketsWithRoom) {
-  const ProcessedDocuments processed =
-      process_documents({25, 23, 8, 6}, quadratic(1, 10), {{0, 10, 20, 25}, 200}, 10);
+  const ProcessedDocuments processed = process_documents({25, 23, 8, 6}, quadratic(1, 10), {{0, 10, 20, 25}, 200}, 10);
   ASSERT_EQ(processed.buckets.size(), 2u);
   EXPECT_EQ(processed.buckets[0].owner, 1);
   EXPECT_EQ(processed.buckets[0].shorts, Documents{3});

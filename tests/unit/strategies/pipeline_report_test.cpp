@@ -1,8 +1,8 @@
-#include "sim/strategies/pipeline/report.h"
-
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+
+#include "sim/strategies/pipeline/report.h"
 
 namespace longhaul {
 namespace {
@@ -32,7 +32,7 @@ using Texts = std::vector<std::string>;
 TEST(PipelineReport, OneFOneBIsTheTablesBubbleRate) {
   const Expected<PipelineReport> report = report_pipeline(request("1f1b", 4, 8));
   ASSERT_TRUE(report.has_value());
-  EXPECT_EQ(report->makespan_us, 33);                // (8 + 3) x 3
+  EXPECT_EQ(report->makespan_us, 33);                 // (8 + 3) x 3
   EXPECT_DOUBLE_EQ(report->bubble_rate, 3.0 / 11.0);  // (p-1)/(m+p-1), dpp.md 7
   EXPECT_EQ(report->peak_units, (std::vector<double>{4, 3, 2, 1}));
 }
@@ -85,8 +85,7 @@ TEST(PipelineReport, JsonHasTheContractsKeysAndTheOpList) {
   ASSERT_EQ(json["ops"].size(), 2u);
   ASSERT_EQ(json["ops"][0].size(), 6u);
   // Stage 1 warms up one forward, then F1 B1 F2 B0 B2; its first backward is slice 1 of sequence 0, at 3 us.
-  EXPECT_EQ(json["ops"][1][2].dump(),
-            R"({"pass":"backward","microbatch":0,"slice":1,"start_us":3.0,"end_us":5.0})");
+  EXPECT_EQ(json["ops"][1][2].dump(), R"({"pass":"backward","microbatch":0,"slice":1,"start_us":3.0,"end_us":5.0})");
 }
 
 TEST(PipelineReport, DiagramShowsEveryStageAtScale) {
