@@ -16,34 +16,36 @@ std::int64_t ramp_sum(std::int64_t first, std::int64_t n, std::int64_t cap) {
   return ramp * (first + begin) + ramp * (ramp - 1) / 2 + (n - full) * cap;
 }
 
-// Keys with token below `limit` among k_count from k_token.
-std::int64_t keys_below(const Piece& piece, std::int64_t limit) {
-  return std::clamp<std::int64_t>(limit - piece.k_token, 0, piece.k_count);
+// Keys that a query of block `block` sees.
+std::int64_t block_keys(const Piece& piece, std::int64_t block) {
+  const std::int64_t b = piece.block;
+  if (piece.rule == MaskRule::kBlockDiagonal) return piece.keys_below((block + 1) * b) - piece.keys_below(block * b);
+  return piece.keys_below((piece.rule == MaskRule::kBlockCausal ? block + 1 : block) * b);
 }
 
+// One step for each run of queries inside one block.
 std::int64_t block_pairs(const Piece& piece) {
-  const std::int64_t b = piece.block;
   std::int64_t pairs = 0;
-  std::int64_t q = piece.q_token;
-  const std::int64_t end = piece.q_token + piece.q_count;
-  while (q < end) {  // one step a block of queries
-    const std::int64_t block = q / b;
-    const std::int64_t next = std::min(end, (block + 1) * b);
-    std::int64_t keys = 0;
-    if (piece.rule == MaskRule::kBlockDiagonal) {
-      keys = keys_below(piece, (block + 1) * b) - keys_below(piece, block * b);
-    } else if (piece.rule == MaskRule::kBlockCausal) {
-      keys = keys_below(piece, (block + 1) * b);
-    } else {
-      keys = keys_below(piece, block * b);
-    }
-    pairs += (next - q) * keys;
-    q = next;
+  std::int64_t row = 0;
+  while (row < piece.q_count) {
+    const std::int64_t token = piece.query_token(row);
+    const std::int64_t block = token / piece.block;
+    std::int64_t rows = std::min(piece.q_count - row, (block + 1) * piece.block - token);
+    if (piece.q_run > 0) rows = std::min<std::int64_t>(rows, piece.q_run - row % piece.q_run);
+    pairs += rows * block_keys(piece, block);
+    row += rows;
   }
   return pairs;
 }
 
 }  // namespace
+
+std::int64_t Piece::keys_below(std::int64_t limit) const {
+  const std::int64_t distance = limit - k_token;
+  if (distance <= 0) return 0;
+  if (k_run == 0) return std::min(distance, k_count);
+  return std::min(k_count, distance / k_stride * k_run + std::min<std::int64_t>(distance % k_stride, k_run));
+}
 
 bool Piece::allows(std::int64_t query_token, std::int64_t key_token) const {
   switch (rule) {
@@ -59,7 +61,9 @@ bool Piece::allows(std::int64_t query_token, std::int64_t key_token) const {
 std::int64_t piece_pairs(const Piece& piece) {
   switch (piece.rule) {
     case MaskRule::kFull: return piece.q_count * piece.k_count;
-    case MaskRule::kCausal: return ramp_sum(piece.q_token - piece.k_token + 1, piece.q_count, piece.k_count);
+    case MaskRule::kCausal:
+      LH_ASSERT(piece.q_run == 0 && piece.k_run == 0, "causal pieces hold consecutive tokens");
+      return ramp_sum(piece.q_token - piece.k_token + 1, piece.q_count, piece.k_count);
     case MaskRule::kBlockDiagonal:
     case MaskRule::kBlockCausal:
     case MaskRule::kBlockCausalStrict: return block_pairs(piece);

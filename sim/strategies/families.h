@@ -8,5 +8,7 @@
 namespace longhaul {
 
 void add_sequence_parallel_strategies(std::vector<Strategy>& list);  // data-parallel, ulysses, basp
+void add_context_parallel_strategies(std::vector<Strategy>& list);   // allgather-cp, per-doc-cp, flashcp
+void add_block_diffusion_strategies(std::vector<Strategy>& list);    // bd-offset-cp, csbp
 
 }  // namespace longhaul

@@ -8,6 +8,8 @@ const std::vector<Strategy>& strategies() {
   static const std::vector<Strategy> all = [] {
     std::vector<Strategy> list;
     add_sequence_parallel_strategies(list);
+    add_context_parallel_strategies(list);
+    add_block_diffusion_strategies(list);
     return list;
   }();
   return all;
