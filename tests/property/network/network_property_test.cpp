@@ -3,7 +3,6 @@
 #include <rapidcheck/gtest.h>
 
 #include <numeric>
-#include <set>
 
 #include "sim/network/collectives.h"
 #include "sim/network/flow_solver.h"
@@ -39,8 +38,11 @@ std::vector<int> any_group(const Cluster& cluster) {
     const int first = *rc::gen::inRange(0, gpus);
     return rank_range(*rc::gen::inRange(1, (gpus - 1 - first) / stride + 2), first, stride);
   }
-  const auto chosen = *rc::gen::container<std::set<int>>(rc::gen::inRange(0, gpus));
-  std::vector<int> ranks(chosen.begin(), chosen.end());
+  const int percent = *rc::gen::inRange(1, 101);
+  std::vector<int> ranks;
+  for (int rank = 0; rank < gpus; ++rank) {
+    if (*rc::gen::resize(100, rc::gen::inRange(0, 100)) < percent) ranks.push_back(rank);
+  }
   if (ranks.empty()) ranks.push_back(0);
   const std::size_t turn = *rc::gen::inRange<std::size_t>(0, ranks.size());
   std::rotate(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(turn), ranks.end());
@@ -209,9 +211,11 @@ RC_GTEST_PROP(FlowSolver, RatesTimesKAreTimesOverK, ()) {
   std::vector<Transfer> on_fast;
   std::vector<std::int64_t> times;
   for (std::size_t i = 0; i < runs; ++i) {
-    const auto links = *rc::gen::container<std::set<LinkId>>(
-        rc::gen::inRange<LinkId>(0, static_cast<LinkId>(slow.links().size())));
-    std::vector<LinkId> path(links.begin(), links.end());
+    const int percent = *rc::gen::inRange(1, 60);
+    std::vector<LinkId> path;
+    for (LinkId link = 0; link < static_cast<LinkId>(slow.links().size()); ++link) {
+      if (*rc::gen::resize(100, rc::gen::inRange(0, 100)) < percent) path.push_back(link);
+    }
     if (path.empty()) path.push_back(0);
     const std::int64_t bytes = any_bytes();
     on_slow.push_back(path_transfer(slow, path, bytes));
