@@ -47,8 +47,9 @@ void Engine::run_rank(std::int32_t rank, Time now) {
     run_due(rank, now);
     settle(rank, now);
     const Time next = next_time(rank);
+    if (next != Time::max() && state.meetings > 0) break;
+    state.armed = Time::max();  // an entry that is still queued is stale now
     if (next == Time::max()) return;
-    if (state.meetings > 0) break;
     now = next;
   }
   arm(rank);
