@@ -27,8 +27,9 @@ struct ExecutionOptions {
   ExecutionOrder order = ExecutionOrder::kProgram;
   std::uint64_t order_seed = 1;
   std::uint64_t parameter_seed = 1;
-  // Called with each tensor right before it goes: at its release, and with the resident ones at the end.
-  std::function<void(int rank, const TensorData& tensor)> on_release;
+  // Called with each tensor right before it goes: with the op that releases it, and at the end, with nullptr, for the
+  // resident ones.
+  std::function<void(int rank, const TensorData& tensor, const OpInstance* at)> on_release;
 };
 
 struct ExecutionResult {

@@ -16,10 +16,8 @@ void run_elementwise(Machine& machine, const OpInstance& at);
 void run_move(Machine& machine, const OpInstance& at);
 void run_optimizer(Machine& machine, const OpInstance& at);
 
-// One collective: the op instances of all members, in member order; empty calls included.
-// Throws a ScheduleError if members disagree in kind, parts, element types or sizes.
-void check_members_agree(const Schedule& schedule, const std::vector<OpInstance>& members);
-void run_collective(Machine& machine, const std::vector<OpInstance>& members);
+// One collective: the calls of all members, in member order, empty ones included; they agree (agreement.h).
+void run_collective(Machine& machine, const std::vector<OpInstance>& calls);
 
 // Keys of a piece that a query row sees are consecutive: [first, second) in key rows of the piece, both in 0..k_count.
 struct KeyRange {

@@ -12,14 +12,14 @@
 
 namespace longhaul {
 
-enum class ParameterUnit : std::uint8_t { kEmbedding, kLayer, kHead };
-const char* to_string(ParameterUnit unit);
+enum class UnitKind : std::uint8_t { kEmbedding, kLayer, kHead };
+const char* to_string(UnitKind unit);
 
 // Elements of the unit, without padding.
-std::int64_t unit_elements(const ModelShape& model, ParameterUnit unit);
+std::int64_t unit_elements(const ModelShape& model, UnitKind unit);
 
 // All elements of a unit; `layer` counts for kLayer only.
-std::vector<double> unit_values(const ModelShape& model, ParameterUnit unit, std::int64_t layer, std::uint64_t seed);
+std::vector<double> unit_values(const ModelShape& model, UnitKind unit, std::int64_t layer, std::uint64_t seed);
 
 // Elements begin .. begin + out.size() - 1 of the unit's range, zero beyond its end (padding).
 std::vector<double> unit_slice(const std::vector<double>& unit, std::int64_t begin, std::int64_t count);

@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "sim/schedule/agreement.h"
 #include "sim/schedule/schedule.h"
 
 namespace longhaul {
@@ -103,10 +105,5 @@ struct Machine {
   void require_written(const OpInstance& at, const Region& region, std::int64_t begin, std::int64_t count) const;
   [[noreturn]] void fail(const OpInstance& at, const std::string& what) const;
 };
-
-// "rank 3 `label` (forward, layer 1, chunk 0)".
-std::string place(const OpInstance& at);
-// "kind[layer 1, chunk 0, instance 2]".
-std::string tensor_name(const Schedule& schedule, const TensorId& id);
 
 }  // namespace longhaul

@@ -1,8 +1,9 @@
 // verify: a schedule executed on virtual ranks against the undistributed reference.
 //
 // Error of a quantity = max|x - ref| / max|ref| over all of its elements on all ranks that hold it (if max|ref| is 0,
-// max|x|). Every element of the reference must be held by some rank, or the quantity fails. Quantities: loss, gradients
-// of each parameter unit, O, dQ, dK, dV over all layers. How they are found in a schedule: by tensor kind,
+// max|x|), the worst of all layers. dQ and dK are measured against at least 1e-4 max|dV|: where every row sees one key
+// they vanish, and nothing but rounding is left. Every element of the reference must be held by some rank, or the
+// quantity fails. How quantities are found in a schedule: by tensor kind,
 //   "<unit>_grads" (whole, resident) or "<unit>_grad_shard" (member i of role "zero" holds [i s, (i + 1) s), resident),
 //   "attention_output" (rows x q_width) and "qkv_grad" (rows x qkv_width, gradient of the projection's output).
 #pragma once
@@ -25,7 +26,8 @@ struct VerifyOptions {
 };
 
 struct QuantityError {
-  std::string name;             // "loss", "embedding_grads", "layer_grads", "head_grads", "O", "dQ", "dK", "dV"
+  std::string name;             // "loss"; gradients "embedding", "attention_norm", "qkv", "output", "ffn_norm", "gate_up",
+                                // "down", "extra", "final_norm", "head"; "O", "dQ", "dK", "dV"
   double error = 0;             // infinity if something is NaN or missing
   std::int64_t compared = 0;    // elements, counted on every rank that holds them
   std::int64_t missing = 0;     // elements of the reference that no rank held
@@ -41,6 +43,9 @@ struct VerifyReport {
   std::int64_t ops = 0, collectives = 0;
   std::vector<std::string> violations;  // of check_schedule and check_coverage; any fails
 };
+
+// Multiply-adds x 2 of the GEMMs and of the attention pieces of all ranks.
+double schedule_flops(const Schedule& schedule);
 
 // Throws LimitError above the FLOP limit, ScheduleError and DeadlockError as execute() does.
 VerifyReport verify(const Schedule& schedule, const VerifyOptions& options = {});
