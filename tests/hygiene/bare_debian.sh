@@ -61,13 +61,13 @@ cp -r /usr/local/share/ca-certificates/. "$bare/usr/local/share/ca-certificates/
 inside update-ca-certificates >/dev/null 2>&1
 mount -t proc proc "$bare/proc"
 mount -t tmpfs tmpfs "$bare/dev/shm"
-git clone -q --no-hardlinks "$root" "$bare/root/longhaul"
+git clone -q --no-hardlinks "$root" "$bare/srv/longhaul"
 
 printf '== bare Debian: %s packages installed, commit %s\n' "$(inside dpkg-query -W | wc -l)" \
   "$(git -C "$root" rev-parse --short HEAD)"
 for command in "${commands[@]}"; do
   read -r -a words <<<"$command"
   start=$SECONDS
-  inside /root/longhaul/dev "${words[@]}" </dev/null
+  inside /srv/longhaul/dev "${words[@]}" </dev/null
   printf '== bare Debian: ./dev %s: done in %d s\n' "$command" $((SECONDS - start))
 done

@@ -171,7 +171,7 @@ Findings check_header(const SourceFile& file) {
 
 Findings check_determinism(const SourceFile& file) {
   if (!file.path.starts_with("sim/")) return {};
-  static const std::regex kUnordered(R"(\bunordered_(multi)?(map|set)\b)");
+  static const std::regex kUnordered(R"(\bunordered_(multi)?(map|set)\s*<)");
   static const std::regex kReason(R"(// unordered: \S+)");
   static const std::regex kPointerKey(R"(\b(map|set)<\s*(const\s+)?[\w:]+(\s+const)?\s*\*)");
   static const std::regex kClock(R"(\b(system_clock|steady_clock|high_resolution_clock|random_device)\b)");
