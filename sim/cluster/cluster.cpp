@@ -133,8 +133,8 @@ Expected<Cluster> make_cluster(const Topology& topology, int gpus, const std::st
   if (topology.nodes && gpus > *topology.nodes * per_node) {
     refuse(fmt::format("at most {} GPUs, all that {} has", *topology.nodes * per_node, topology.name));
   }
-  if (gpus > (1 << 20)) refuse(fmt::format("at most {} GPUs", 1 << 20));
-  if (gpus > per_node && gpus % per_node != 0) {
+  if (errors.empty() && gpus > (1 << 20)) refuse(fmt::format("at most {} GPUs", 1 << 20));
+  if (errors.empty() && gpus > per_node && gpus % per_node != 0) {
     refuse(fmt::format("at most {0} GPUs, or a multiple of the {0} of a node of {1}: {2} or {3}", per_node,
                        topology.name, gpus / per_node * per_node, (gpus / per_node + 1) * per_node));
   }

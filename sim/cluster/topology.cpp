@@ -35,13 +35,15 @@ void read_nvlink(const Json& json, JsonReader& parent, Topology& topology) {
   reader.finish();
 }
 
-void read_rails(JsonReader& reader, Topology& topology) {
-  const bool rails = topology.network_fabric == NetworkFabric::kRails;
+// `fabric` is empty where the file's is faulty: then nothing is said about keys that depend on it.
+void read_rails(JsonReader& reader, const std::optional<std::string>& fabric, Topology& topology) {
+  const bool rails = fabric == "rails";
   const auto leaf = rails ? reader.required_integer("nodes_per_leaf", 1, kMaxNodes)
                           : reader.integer("nodes_per_leaf", 1, kMaxNodes);
   const auto over = reader.number("oversubscription", 1, 1000);
-  if (!rails && leaf) reader.add_error("nodes_per_leaf", "has no meaning here", "only with \"fabric\": \"rails\"");
-  if (!rails && over) reader.add_error("oversubscription", "has no meaning here", "only with \"fabric\": \"rails\"");
+  const bool no_rails = fabric && !rails;
+  if (no_rails && leaf) reader.add_error("nodes_per_leaf", "has no meaning here", "only with \"fabric\": \"rails\"");
+  if (no_rails && over) reader.add_error("oversubscription", "has no meaning here", "only with \"fabric\": \"rails\"");
   topology.nodes_per_leaf = static_cast<int>(leaf.value_or(1));
   topology.oversubscription = over.value_or(1);
 }
@@ -59,7 +61,7 @@ void read_network(const Json& json, JsonReader& parent, Topology& topology) {
   topology.nic.latency = Time::from_ps(topology.nic.latency.ps() / 2);  // a step leaves one NIC and enters another
   topology.ll_hop = Time::from_us(reader.required_number("nccl_ll_hop_us", 0, 1e4).value_or(0));
   topology.simple_hop = Time::from_us(reader.required_number("nccl_simple_hop_us", 0, 1e4).value_or(0));
-  if (fabric) read_rails(reader, topology);
+  read_rails(reader, fabric, topology);
   const int gpus = topology.gpus_per_node;
   if (gpus > 0 && gpus % topology.nics_per_node != 0) {
     reader.add_error("nics_per_node", fmt::format("is {}", topology.nics_per_node),

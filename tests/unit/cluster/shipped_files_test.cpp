@@ -1,0 +1,112 @@
+// Every shipped topology and device: valid against its JSON Schema, readable, with a source for every value.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <valijson/adapters/nlohmann_json_adapter.hpp>
+#include <valijson/schema.hpp>
+#include <valijson/schema_parser.hpp>
+#include <valijson/validator.hpp>
+
+#include "sim/cluster/cluster.h"
+
+namespace longhaul {
+namespace {
+
+const std::string kRoot = LONGHAUL_SOURCE_ROOT;
+
+nlohmann::json load(const std::string& file) {
+  std::ifstream stream(kRoot + "/topologies/" + file);
+  return nlohmann::json::parse(stream);
+}
+
+// Every error that the schema finds, one a line; empty if valid.
+std::string schema_errors(const nlohmann::json& schema_json, const nlohmann::json& value) {
+  valijson::Schema schema;
+  valijson::SchemaParser parser(valijson::SchemaParser::kDraft7);
+  parser.populateSchema(valijson::adapters::NlohmannJsonAdapter(schema_json), schema);
+  valijson::Validator validator(valijson::Validator::kStrongTypes);
+  valijson::ValidationResults results;
+  validator.validate(schema, valijson::adapters::NlohmannJsonAdapter(value), &results);
+  std::string text;
+  valijson::ValidationResults::Error error;
+  while (results.popError(error)) {
+    for (const std::string& part : error.context) text += part;
+    text += ": " + error.description + "\n";
+  }
+  return text;
+}
+
+// Keys of an object and of the objects in it that have no entry in the "sources" beside them.
+std::string without_source(const nlohmann::json& object, const std::string& path) {
+  std::string missing;
+  for (const auto& [key, value] : object.items()) {
+    if (key == "schema" || key == "name" || key == "description" || key == "sources") continue;
+    if (value.is_object()) {
+      missing += without_source(value, path + "/" + key);
+    } else if (!object.contains("sources") || object["sources"].value(key, "").empty()) {
+      missing += path + "/" + key + "\n";
+    }
+  }
+  return missing;
+}
+
+TEST(ShippedTopologies, AreTheOnesPromised) {
+  EXPECT_EQ(shipped_topologies(kRoot), (std::vector<std::string>{"a100-40gb-2x4", "a800-4x8", "dgx-a100-hdr",
+                                                                 "dgx-h100-ndr", "dgx-h200-ndr"}));
+}
+
+TEST(ShippedTopologies, AreValid) {
+  const nlohmann::json schema = load("topology.schema.json");
+  for (const std::string& name : shipped_topologies(kRoot)) {
+    const nlohmann::json value = load(name + ".json");
+    EXPECT_EQ(schema_errors(schema, value), "") << name;
+    EXPECT_EQ(without_source(value, ""), "") << name;
+    EXPECT_EQ(value["name"], name);
+    const Expected<Topology> topology = read_topology(name, kRoot);
+    ASSERT_TRUE(topology.has_value()) << topology.error()[0].to_string();
+    EXPECT_EQ(topology->name, name);
+  }
+}
+
+TEST(ShippedDevices, AreValid) {
+  const nlohmann::json schema = load("device.schema.json");
+  const std::vector<std::string> names = shipped_devices(kRoot);
+  EXPECT_EQ(names, (std::vector<std::string>{"a100-40gb", "a100-80gb", "a800", "h100", "h200", "h800"}));
+  for (const std::string& name : names) {
+    const nlohmann::json value = load("devices/" + name + ".json");
+    EXPECT_EQ(schema_errors(schema, value), "") << name;
+    EXPECT_EQ(without_source(value, ""), "") << name;
+    EXPECT_EQ(value["name"], name);
+    EXPECT_TRUE(read_device(name, kRoot).has_value()) << name;
+  }
+}
+
+TEST(Schemas, RefuseWhatTheReaderRefuses) {
+  const nlohmann::json schema = load("topology.schema.json");
+  const nlohmann::json good = load("dgx-h200-ndr.json");
+  for (const char* patch : {R"({"nvlnk": 1})", R"({"gpus_per_node": 0})", R"({"network": {"nic_gbits_per_s": 0}})",
+                            R"({"nvlink": {"efficiency": 1.5}})", R"({"network": {"fabric": "ring"}})",
+                            R"({"nodes": "four"})", R"({"device": null})"}) {
+    nlohmann::json bad = good;
+    bad.merge_patch(nlohmann::json::parse(patch));
+    EXPECT_NE(schema_errors(schema, bad), "") << patch;
+    EXPECT_FALSE(parse_topology(nlohmann::ordered_json(bad), "f.json", "", kRoot).has_value()) << patch;
+  }
+}
+
+TEST(H200, Figures) {
+  const Topology topology = *read_topology("dgx-h200-ndr", kRoot);
+  EXPECT_EQ(topology.device.name, "h200");
+  EXPECT_EQ(topology.device.memory.value, 150'109'880'320);
+  EXPECT_EQ(topology.device.usable().value, 150'109'880'320 - 2'147'483'648);
+  EXPECT_EQ(topology.device.bf16_dense.value, 989.4e12);
+  EXPECT_EQ(topology.device.multiprocessors, 132);
+  EXPECT_EQ(topology.device.generation, GpuGeneration::kHopper);
+  EXPECT_DOUBLE_EQ(topology.nvlink.effective().value, 370.8e9);
+  EXPECT_DOUBLE_EQ(topology.nic.effective().value, 48e9);
+  EXPECT_FALSE(topology.nodes.has_value());
+}
+
+}  // namespace
+}  // namespace longhaul
