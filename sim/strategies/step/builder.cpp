@@ -146,6 +146,11 @@ SegmentWriter& SegmentWriter::on(StreamId stream) {
   return *this;
 }
 
+SegmentWriter& SegmentWriter::pipeline_edge() {
+  ops_.back().pipeline_edge = true;
+  return *this;
+}
+
 SegmentWriter& SegmentWriter::guarded(Guard guard) {
   ops_.back().guard = guard;
   return *this;

@@ -85,6 +85,7 @@ class SegmentWriter {
   SegmentWriter& releases_if(bool condition, std::initializer_list<TensorRef> tensors);
   SegmentWriter& on(StreamId stream);
   SegmentWriter& guarded(Guard guard);
+  SegmentWriter& pipeline_edge();
 
   ScheduleBuilder& builder() { return *builder_; }
   Pass pass() const { return pass_; }

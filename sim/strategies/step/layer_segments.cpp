@@ -69,30 +69,33 @@ void StepBuilder::write_acquire_grads(SegmentWriter& w, const ParameterUnit& uni
 
 void StepBuilder::write_reduce(SegmentWriter& w, const ParameterUnit& unit, bool last) const {
   const TensorRef gradients = unit_tensor(unit, unit.gradients);
-  if (!zero3()) {
-    if (!last || options_.zero_ranks == 1) return;
+  const TensorRef shard = unit_tensor(unit, unit.gradient_shard);
+  if (zero3()) {
+    const bool direct = options_.chunks == 1;
+    const TensorRef target = direct ? shard : unit_tensor(unit, unit.reduced);
+    w.collective("reduce_" + unit.name, CollectiveKind::kReduceScatter, zero_role_,
+                 {{builder_.whole(gradients, Access::kRead), builder_.whole(target, Access::kWrite), -1}})
+        .waits(compute_done_)
+        .releases({gradients});
+    if (!direct) {
+      w.acquires({target});
+      w.elementwise("add_" + unit.name + "_grad", Function::kAccumulate,
+                    {builder_.whole(target, Access::kRead), builder_.whole(shard, Access::kAccumulate)})
+          .on(builder_.stream_of(zero_role_))
+          .releases({target});
+    }
+    w.records(grads_reduced_);
+  } else if (last && options_.zero_ranks > 1) {
     w.collective("reduce_" + unit.name, CollectiveKind::kAllReduce, zero_role_,
                  {{View{}, builder_.whole(gradients, Access::kAccumulate), -1}})
         .waits(compute_done_)
         .records(grads_reduced_);
-    return;
   }
-  const TensorRef shard = unit_tensor(unit, unit.gradient_shard);
-  const bool direct = options_.chunks == 1;
-  const TensorRef target = direct ? shard : unit_tensor(unit, unit.reduced);
-  w.collective("reduce_" + unit.name, CollectiveKind::kReduceScatter, zero_role_,
-               {{builder_.whole(gradients, Access::kRead), builder_.whole(target, Access::kWrite), -1}})
-      .waits(compute_done_)
-      .releases({gradients});
-  if (direct) {
-    w.records(grads_reduced_);
-    return;
-  }
-  w.acquires({target});
-  w.elementwise("add_" + unit.name + "_grad", Function::kAccumulate,
-                {builder_.whole(target, Access::kRead), builder_.whole(shard, Access::kAccumulate)})
-      .on(builder_.stream_of(zero_role_))
-      .releases({target})
+  if (!last || options_.replicas == 1) return;
+  const bool reduced = zero3() || options_.zero_ranks > 1;
+  w.collective("reduce_" + unit.name + "_replicas", CollectiveKind::kAllReduce, replica_role_,
+               {{View{}, builder_.whole(zero3() ? shard : gradients, Access::kAccumulate), -1}})
+      .waits(reduced ? grads_reduced_ : compute_done_)
       .records(grads_reduced_);
 }
 
@@ -112,6 +115,7 @@ void StepBuilder::write_forward_ops(SegmentWriter& w, const ForwardMode& mode) c
                 {input, weight(layer_, use, at.attention_norm, d, 1), all(t.attention_norm_output, Access::kWrite)})
       .acquires({layer_tensor(t.attention_norm_output, i)});
   if (zero3()) w.waits(params_ready_).records(unit_begun_);
+  if (options_.pipeline) w.waits(recomputing ? grad_ready_ : input_ready_);
   write_gather(w, layer_, use, recomputing ? -1 : 1, Guard::kNotLastIteration);
 
   w.gemm("qkv", all(t.attention_norm_output, Access::kRead), weight(layer_, use, at.qkv, d, qkv_width),
@@ -166,6 +170,7 @@ void StepBuilder::write_backward_ops(SegmentWriter& w, const ForwardMode& mode) 
   w.gemm("down_input_grad", grad(hidden_grad_, Access::kRead), weight(layer_, 1, at.down, model_.ffn, d),
          grad(t.activated_grad, Access::kWrite), false, true)
       .acquires({chunk_tensor(t.activated_grad)});
+  if (options_.pipeline && !recompute()) w.waits(grad_ready_);
   if (zero3() && !recompute()) {
     w.waits(params_ready_).records(unit_begun_);
     write_gather(w, layer_, 1, -1, Guard::kNotLastIteration);

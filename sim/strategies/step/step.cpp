@@ -22,6 +22,7 @@ StepBuilder::StepBuilder(ScheduleBuilder& builder, const ModelShape& model, cons
   LH_ASSERT(options.zero_ranks >= 1 && options.chunks >= 1, "{} zero ranks, {} chunks", options.zero_ranks,
             options.chunks);
   declare_tensors();
+  if (options_.pipeline) declare_edges();
   scheme_.declare(builder_, model_, attention_);
   segments_.embedding = embedding_segment();
   segments_.embedding_backward = embedding_backward_segment(false);
@@ -76,6 +77,7 @@ void StepBuilder::declare_tensors() {
     return builder_.tensor(name, rows, columns, ElementType::kBf16, category);
   };
   zero_role_ = builder_.role("zero");
+  if (options_.replicas > 1) replica_role_ = builder_.role("replicas");
   params_ready_ = builder_.event();
   unit_begun_ = builder_.event();
   compute_done_ = builder_.event();
@@ -116,8 +118,15 @@ void StepBuilder::set_rows(ShapeSet& shape, const RowMapPtr& rows) const {
   shape.row_maps[static_cast<std::size_t>(token_rows_)] = rows;
   if (head_row_list_ == kAllRows) {
     shape.row_maps[static_cast<std::size_t>(head_rows_)] = rows;
-    return;
   }
+  if (options_.pipeline) {
+    const RowListPtr all = make_row_list({{0, rows->rows}});
+    shape.exchanges[static_cast<std::size_t>(edge_send_)] =
+        std::make_shared<const ExchangeList>(ExchangeList{{1, all, 0, model_.hidden, nullptr, 0, 0}});
+    shape.exchanges[static_cast<std::size_t>(edge_receive_)] =
+        std::make_shared<const ExchangeList>(ExchangeList{{0, nullptr, 0, 0, all, 0, model_.hidden}});
+  }
+  if (head_row_list_ == kAllRows) return;
   std::vector<RowRun> noisy;
   std::vector<RowSpan> spans;
   std::int64_t row = 0;
@@ -169,6 +178,11 @@ void StepBuilder::append_forward(Program& program, int chunk, int first_layer, i
   const SegmentId segment = context ? segments_.layer_context : segments_.layer;
   program.blocks.push_back(
       {segment, static_cast<std::int16_t>(first_layer), static_cast<std::int16_t>(layers), 1, chunk});
+}
+
+void StepBuilder::append_edge(Program& program, SegmentId segment, int chunk, int layer) const {
+  LH_ASSERT(segment >= 0, "a step without pipeline edges");
+  add_once(program, segment, layer, chunk);
 }
 
 void StepBuilder::append_head(Program& program, int chunk, int layers, bool last) const {

@@ -33,8 +33,10 @@ struct ParameterUnit {
 struct StepOptions {
   Training training;
   int zero_ranks = 1;      // members of each zero group; all the same
+  int replicas = 1;        // zero groups that hold the same parameters: their gradients are all-reduced once, at the end
   int chunks = 1;          // backward passes of a rank in the step
   bool context = false;    // pipelines with slices: some chunks keep keys and values for later ones
+  bool pipeline = false;   // layers of a stage: hidden rows and their gradients come and go by pipeline edges
 };
 
 // The step's segments. An id of -1 means that the step does not have it.
@@ -46,6 +48,7 @@ struct StepSegments {
   SegmentId layer_backward = -1, layer_backward_last = -1;       // recompute included
   SegmentId layer_backward_context = -1, layer_backward_context_last = -1;
   SegmentId head = -1, head_last = -1;                           // head, loss and their backward
+  SegmentId receive_forward = -1, send_forward = -1, receive_backward = -1, send_backward = -1;  // pipeline edges
   SegmentId optimizer_embedding = -1, optimizer_layer = -1, optimizer_head = -1;
 };
 
@@ -57,6 +60,12 @@ class StepBuilder {
 
   const StepSegments& segments() const { return segments_; }
   GroupRole zero_role() const { return zero_role_; }
+  GroupRole replica_role() const { return replica_role_; }
+  // Roles of a stage's four directed edges, each a group {sender, receiver} with a stream of its own.
+  struct EdgeRoles {
+    GroupRole forward_in = -1, forward_out = -1, backward_in = -1, backward_out = -1;
+  };
+  const EdgeRoles& edges() const { return edges_; }
   RowMapSlot token_rows() const { return token_rows_; }
   RowMapSlot head_rows() const { return head_rows_; }
   RowListSlot head_row_list() const { return head_row_list_; }
@@ -79,6 +88,8 @@ class StepBuilder {
   void append_embedding(Program& program, int chunk) const;
   void append_embedding_backward(Program& program, int chunk, bool last) const;
   void append_head(Program& program, int chunk, int layers, bool last) const;
+  // One block of a pipeline edge: hidden rows of `layer`, or the gradient of the chunk's hidden rows.
+  void append_edge(Program& program, SegmentId segment, int chunk, int layer) const;
   void append_optimizer(Program& program, int first_layer, int layers, bool embedding, bool head) const;
 
  private:
@@ -111,6 +122,8 @@ class StepBuilder {
   SegmentId embedding_backward_segment(bool last);
   SegmentId head_segment(bool last);
   SegmentId optimizer_segment(const ParameterUnit& unit);
+  void declare_edges();
+  SegmentId edge_segment(const std::string& name, GroupRole role, bool forward, bool send);
 
   ScheduleBuilder& builder_;
   ModelShape model_;
@@ -122,11 +135,14 @@ class StepBuilder {
   LayerParameters layer_parameters_;
   ParameterUnit embedding_, layer_, head_;
   StepSegments segments_;
-  GroupRole zero_role_ = -1;
+  GroupRole zero_role_ = -1, replica_role_ = -1;
+  EdgeRoles edges_;
+  ExchangeSlot edge_send_ = -1, edge_receive_ = -1;
   RowMapSlot token_rows_ = 0, head_rows_ = 0;
   RowListSlot head_row_list_ = kAllRows;
   TensorKindId hidden_ = -1, hidden_grad_ = -1, head_norm_output_ = -1, head_norm_grad_ = -1, logits_ = -1;
   EventSlot params_ready_ = kNoEvent, unit_begun_ = kNoEvent, compute_done_ = kNoEvent, grads_reduced_ = kNoEvent;
+  EventSlot input_ready_ = kNoEvent, grad_ready_ = kNoEvent;
 };
 
 }  // namespace longhaul
