@@ -1,0 +1,100 @@
+#include "sim/network/flow_solver.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/network/network_fixture.h"
+
+namespace longhaul {
+namespace {
+
+class FlowSolverTest : public testing::Test {
+ protected:
+  Cluster cluster_ = plain_cluster(16);
+  FlowSolver solver_{cluster_};
+  std::vector<std::uint32_t> finished_;
+};
+
+TEST_F(FlowSolverTest, NothingInFlight) {
+  EXPECT_EQ(solver_.next(), Time::max());
+  EXPECT_EQ(solver_.in_flight(), 0);
+}
+
+TEST_F(FlowSolverTest, FinishesAtOneTimeComeInTheOrderOfTheirStarts) {
+  const Transfer one = path_transfer(cluster_, {0}, 1'000'000);
+  const Transfer other = path_transfer(cluster_, {3}, 1'000'000);
+  const Transfer third = path_transfer(cluster_, {5}, 1'000'000);
+  solver_.start(Time::zero(), third, 7);
+  solver_.start(Time::zero(), one, 9);
+  solver_.start(Time::zero(), other, 8);
+  EXPECT_EQ(solver_.in_flight(), 3);
+  while (solver_.next() != Time::max()) solver_.advance(solver_.next(), finished_);
+  EXPECT_EQ(finished_, (std::vector<std::uint32_t>{7, 9, 8}));
+  EXPECT_EQ(solver_.in_flight(), 0);
+}
+
+TEST_F(FlowSolverTest, AnEmptyTransferEndsAtOnce) {
+  const Transfer empty;
+  solver_.start(Time::from_us(3), empty, 1);
+  EXPECT_EQ(solver_.next(), Time::from_us(3));
+  solver_.advance(Time::from_us(3), finished_);
+  EXPECT_EQ(finished_, std::vector<std::uint32_t>{1});
+}
+
+TEST_F(FlowSolverTest, AStartMayMoveAFinish) {
+  const Transfer transfer = path_transfer(cluster_, {link_named(cluster_, "n0.nic0>")}, 1'000'000'000);
+  solver_.start(Time::zero(), transfer, 0);
+  solver_.advance(solver_.next(), finished_);
+  EXPECT_EQ(solver_.next(), Time::from_seconds(1));
+  solver_.start(Time::from_seconds(0.5), transfer, 1);
+  EXPECT_EQ(solver_.next(), Time::from_seconds(0.5));  // its bytes start to move: nothing ends
+  solver_.advance(solver_.next(), finished_);
+  EXPECT_TRUE(finished_.empty());
+  EXPECT_EQ(solver_.next(), Time::from_seconds(1.5));
+}
+
+// Transfers on other links are not solved again, nor are runs of one transfer that is alone on its links.
+TEST_F(FlowSolverTest, OnlyTheTouchedComponentIsSolved) {
+  std::vector<LinkId> many;
+  for (LinkId link = 0; link < 20; ++link) many.push_back(link);
+  const Transfer large = path_transfer(cluster_, many, 1'000'000'000);
+  const Transfer apart = path_transfer(cluster_, {30}, 1'000);
+  solver_.start(Time::zero(), large, 0);
+  solver_.advance(solver_.next(), finished_);
+  const std::int64_t before = solver_.solved_entries();
+  for (std::uint32_t run = 0; run < 10; ++run) {
+    solver_.start(solver_.next() < Time::max() ? Time::from_us(run) : Time::zero(), apart, run + 1);
+    while (finished_.size() <= run) solver_.advance(solver_.next(), finished_);
+  }
+  EXPECT_LE(solver_.solved_entries() - before, 10);
+}
+
+TEST_F(FlowSolverTest, PeakUtilisationIsTheLargestPartOfTheBandwidth) {
+  Transfer half = path_transfer(cluster_, {0}, 1'000'000);
+  half.byte_seconds *= 2;
+  half.alone = Time::from_seconds(half.byte_seconds);
+  run_flows(solver_, {{Time::zero(), &half}});
+  EXPECT_DOUBLE_EQ(solver_.peak_utilisation()[0], 0.5);
+  run_flows(solver_, {{Time::from_seconds(1), &half}, {Time::from_seconds(1), &half}});
+  EXPECT_DOUBLE_EQ(solver_.peak_utilisation()[0], 1);
+  EXPECT_DOUBLE_EQ(solver_.peak_utilisation()[1], 0);
+}
+
+using FlowSolverDeathTest = FlowSolverTest;
+
+TEST_F(FlowSolverDeathTest, TimeNeverGoesBack) {
+  const Transfer transfer = path_transfer(cluster_, {0}, 1'000'000);
+  solver_.start(Time::from_us(5), transfer, 0);
+  EXPECT_DEATH(solver_.start(Time::from_us(4), transfer, 1), "a start at 4000000 ps between 5000000");
+  EXPECT_DEATH(solver_.start(Time::from_us(6), transfer, 1), "a start at 6000000 ps between");
+  EXPECT_DEATH(solver_.advance(Time::from_us(6), finished_), "an advance from 5000000 to 6000000 ps");
+}
+
+TEST_F(FlowSolverDeathTest, ATransferMayNotBeFasterThanItsLinks) {
+  Transfer transfer = path_transfer(cluster_, {0}, 1'000'000);
+  transfer.byte_seconds /= 2;
+  solver_.start(Time::zero(), transfer, 0);
+  EXPECT_DEATH(solver_.advance(Time::zero(), finished_), "a transfer faster than its links");
+}
+
+}  // namespace
+}  // namespace longhaul
