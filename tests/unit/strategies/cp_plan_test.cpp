@@ -102,6 +102,17 @@ TEST(FlashCp, EqualiseTakesTheCheaperEnd) {
   EXPECT_EQ(tail.ranks[1], (std::vector<Shard>{{0, 4, 2, 6}, {1, 0, 2, 2}}));
 }
 
+// From the plan of `head` above, 18 pairs against 6: A = [2, 6) of document 0, B = document 1, K = 6, wanted 6, so
+// x = (6 - sqrt(12)) / 2 = 1.27, one token: 13 against 11. The next exchange (K = 4) would move 3, more than the
+// difference of 2, and is refused.
+TEST(FlashCp, SwapExchangesTailForHead) {
+  FlashCpOptions options;
+  options.cut_rule = FlashCutRule::kEqualiseSwap;
+  const CpPlan plan = *plan_flashcp_with(Documents{{0, 6}, {1, 2}}, 2, 0, options);
+  EXPECT_EQ(plan.ranks[0], (std::vector<Shard>{{0, 2, 3, 6}, {1, 0, 1, 2}}));
+  EXPECT_EQ(plan.ranks[1], (std::vector<Shard>{{0, 0, 2, 6}, {0, 5, 1, 6}, {1, 1, 1, 2}}));
+}
+
 TEST(FlashCp, ScorerChoosesAmongCandidates) {
   const Documents documents = {{0, 900}, {1, 300}, {2, 200}, {3, 100}, {4, 60}, {5, 40}};
   const auto candidates = *flashcp_candidates(documents, 4);
