@@ -35,13 +35,13 @@ struct AttentionWork {
   std::int64_t pieces = 0;
   std::int64_t q_rows = 0;
   std::int64_t k_rows = 0;
-  std::int64_t q_tiles = 0;         // query tiles: the work items of a forward launch
-  std::int64_t k_tiles = 0;         // key tiles: the work items of a backward launch
-  double pairs = 0;                 // unmasked pairs; exact below 2^53
-  double forward_pairs = 0;         // pairs visited by whole query tiles (forward)
-  double backward_pairs = 0;        // pairs visited by whole key tiles (backward of a dense call, which skips)
-  double unskipped_pairs = 0;       // the same where masked tiles are not skipped (backward of a ragged call)
-  double longest_forward_tile = 0;  // most pairs that one query tile visits: the length of the launch's tail
+  std::int64_t q_tiles = 0;          // query tiles: the work items of a forward launch
+  std::int64_t k_tiles = 0;          // key tiles: the work items of a backward launch
+  double pairs = 0;                  // unmasked pairs; exact below 2^53
+  double forward_pairs = 0;          // pairs visited by whole query tiles (forward)
+  double backward_pairs = 0;         // pairs visited by whole key tiles (backward of a dense call, which skips)
+  double unskipped_pairs = 0;        // the same where masked tiles are not skipped (backward of a ragged call)
+  double longest_forward_tile = 0;   // most pairs that one query tile visits: the length of the launch's tail
   double longest_backward_tile = 0;  // the same for one key tile
 
   void add(const AttentionPieceSize& piece);

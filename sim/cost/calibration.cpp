@@ -1,7 +1,8 @@
 #include "sim/cost/calibration.h"
 
-#include <algorithm>
 #include <fmt/format.h>
+
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "sim/core/json.h"
@@ -38,9 +39,10 @@ void read_sizes(JsonReader& parent, KernelKind kind, KernelCalibration& out) {
     return;
   }
   for (const Json& row : *json) {
-    const bool right = row.is_array() && row.size() == components && std::all_of(row.begin(), row.end(), [](const Json& v) {
-                         return v.is_number_integer() && v.get<std::int64_t>() >= 0 && v.get<std::int64_t>() <= kLargestSize;
-                       });
+    const bool right =
+        row.is_array() && row.size() == components && std::all_of(row.begin(), row.end(), [](const Json& v) {
+          return v.is_number_integer() && v.get<std::int64_t>() >= 0 && v.get<std::int64_t>() <= kLargestSize;
+        });
     if (!right) {
       parent.add_error("measured_sizes", fmt::format("holds {}", row.dump()), expected);
       return;
@@ -156,15 +158,18 @@ const std::vector<std::string>& size_names(KernelKind kind) {
   static const std::vector<std::string> attention = {"pieces", "q_rows", "k_rows", "pairs", "q_heads", "head_dim"};
   static const std::vector<std::string> bytes = {"bytes"};
   switch (kind) {
-    case KernelKind::kGemm: return gemm;
+    case KernelKind::kGemm:
+      return gemm;
     case KernelKind::kAttentionForwardDense:
     case KernelKind::kAttentionBackwardDense:
     case KernelKind::kAttentionForwardRagged:
-    case KernelKind::kAttentionBackwardRagged: return attention;
+    case KernelKind::kAttentionBackwardRagged:
+      return attention;
     case KernelKind::kElementwise:
     case KernelKind::kCopyDeviceToDevice:
     case KernelKind::kCopyHostToDevice:
-    case KernelKind::kCopyDeviceToHost: return bytes;
+    case KernelKind::kCopyDeviceToHost:
+      return bytes;
   }
   return bytes;
 }

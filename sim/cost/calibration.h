@@ -1,8 +1,9 @@
 // A calibration: the constants of the kernel model for one measured device, as written by `longhaul-fit`.
 //
 // File: topologies/devices/calibration/NAME.json, `"schema": "calibration/1"`, JSON Schema in
-// topologies/calibration.schema.json. It names the tables and the day on which they were measured. Constants are in seconds per
-// term (sim/cost/kernel_features.h). Residuals are measured / predicted - 1 under leave-one-out, of calls timed alone.
+// topologies/calibration.schema.json. It names the tables and the day on which they were measured. Constants are in
+// seconds per term (sim/cost/kernel_features.h). Residuals are measured / predicted - 1 under leave-one-out, of calls
+// timed alone.
 #pragma once
 
 #include <array>

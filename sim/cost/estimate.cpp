@@ -1,8 +1,9 @@
 #include "sim/cost/estimate.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
-#include <fmt/format.h>
 #include <limits>
 #include <utility>
 
@@ -40,10 +41,14 @@ double distance(const DeviceSpec& device, const Calibration& calibration) {
 
 const char* basis_name(Basis basis) {
   switch (basis) {
-    case Basis::kCalibrated: return "calibrated";
-    case Basis::kInterpolated: return "interpolated";
-    case Basis::kExtrapolated: return "extrapolated";
-    case Basis::kDatasheet: return "datasheet";
+    case Basis::kCalibrated:
+      return "calibrated";
+    case Basis::kInterpolated:
+      return "interpolated";
+    case Basis::kExtrapolated:
+      return "extrapolated";
+    case Basis::kDatasheet:
+      return "datasheet";
   }
   LH_ASSERT(false, "unknown basis");
 }
@@ -60,12 +65,16 @@ double KernelModel::scale(TermKind kind) const {
   if (measured_) return 1;
   const double peak = calibration_->peak_flops_per_second / device_.bf16_dense.value;
   switch (kind) {
-    case TermKind::kFixed: return 1;
+    case TermKind::kFixed:
+      return 1;
     case TermKind::kMultiprocessor:
       return peak * device_.multiprocessors / static_cast<double>(calibration_->multiprocessors);
-    case TermKind::kDevice: return peak;
-    case TermKind::kMemory: return calibration_->memory_bytes_per_second / device_.memory_bandwidth.value;
-    case TermKind::kHostLink: return calibration_->host_link_bytes_per_second / device_.host_link.value;
+    case TermKind::kDevice:
+      return peak;
+    case TermKind::kMemory:
+      return calibration_->memory_bytes_per_second / device_.memory_bandwidth.value;
+    case TermKind::kHostLink:
+      return calibration_->host_link_bytes_per_second / device_.host_link.value;
   }
   LH_ASSERT(false, "unknown term kind");
 }

@@ -4,9 +4,9 @@
 // memory traffic charged beside it. Work comes from shapes; the few rates come from a calibration file that the tool
 // `longhaul-fit` wrote from measured tables (validate/data). Evaluation uses + - * / sqrt and tables only.
 //
-// Units: seconds (double; the caller rounds once to Time). An estimate is what a kernel adds to a busy stream: launch and
-// event latency, which a call timed alone shows, are left out (timed_alone adds them). It carries the ends of its 90 %
-// interval, taken from the leave-one-out errors of the calibration, and says on what it stands (Basis).
+// Units: seconds (double; the caller rounds once to Time). An estimate is what a kernel adds to a busy stream: launch
+// and event latency, which a call timed alone shows, are left out (timed_alone adds them). It carries the ends of its
+// 90 % interval, taken from the leave-one-out errors of the calibration, and says on what it stands (Basis).
 //
 // Invariants: 0 < low <= seconds <= high. A KernelModel is immutable; all members are safe to call from any thread.
 // Ignored: clocks and power state, the state of the L2 before the call, other kernels (see the slow-down factors).
@@ -97,9 +97,9 @@ class KernelModel {
   double host_copy_slowdown_beside_compute() const;
 
   const DeviceSpec& device() const { return device_; }
-  bool measured() const { return measured_; }            // false: every basis is kDatasheet
-  const std::string& calibration_name() const;           // "h200"
-  const std::string& calibration_date() const;           // "2026-11-29", the day of measurement
+  bool measured() const { return measured_; }   // false: every basis is kDatasheet
+  const std::string& calibration_name() const;  // "h200"
+  const std::string& calibration_date() const;  // "2026-11-29", the day of measurement
   // One line for reports: calibration, date, and what was scaled if the device was not measured.
   std::string description() const;
   // Relative leave-one-out residuals (measured / predicted - 1) that bound 90 % of the calls of a class.

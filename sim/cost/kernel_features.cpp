@@ -7,10 +7,10 @@
 namespace longhaul {
 namespace {
 
-constexpr std::int64_t kGemmTile = 128;        // output tile of one multiprocessor: 128 x 128
-constexpr std::int64_t kPrologueSteps = 512;   // filling the k loop and writing the tile cost as much as so many k
-constexpr std::int64_t kBurstRows = 512;       // see gemm_call
-constexpr double kMeasuredHeadDim = 128;       // all attention rows have head_dim 128; work is proportional to it
+constexpr std::int64_t kGemmTile = 128;       // output tile of one multiprocessor: 128 x 128
+constexpr std::int64_t kPrologueSteps = 512;  // filling the k loop and writing the tile cost as much as so many k
+constexpr std::int64_t kBurstRows = 512;      // see gemm_call
+constexpr double kMeasuredHeadDim = 128;      // all attention rows have head_dim 128; work is proportional to it
 
 double as_double(std::int64_t value) { return static_cast<double>(value); }
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -19,15 +19,24 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 
 const char* kernel_kind_name(KernelKind kind) {
   switch (kind) {
-    case KernelKind::kGemm: return "gemm";
-    case KernelKind::kAttentionForwardDense: return "attention-forward-dense";
-    case KernelKind::kAttentionBackwardDense: return "attention-backward-dense";
-    case KernelKind::kAttentionForwardRagged: return "attention-forward-ragged";
-    case KernelKind::kAttentionBackwardRagged: return "attention-backward-ragged";
-    case KernelKind::kElementwise: return "elementwise";
-    case KernelKind::kCopyDeviceToDevice: return "copy-d2d";
-    case KernelKind::kCopyHostToDevice: return "copy-h2d";
-    case KernelKind::kCopyDeviceToHost: return "copy-d2h";
+    case KernelKind::kGemm:
+      return "gemm";
+    case KernelKind::kAttentionForwardDense:
+      return "attention-forward-dense";
+    case KernelKind::kAttentionBackwardDense:
+      return "attention-backward-dense";
+    case KernelKind::kAttentionForwardRagged:
+      return "attention-forward-ragged";
+    case KernelKind::kAttentionBackwardRagged:
+      return "attention-backward-ragged";
+    case KernelKind::kElementwise:
+      return "elementwise";
+    case KernelKind::kCopyDeviceToDevice:
+      return "copy-d2d";
+    case KernelKind::kCopyHostToDevice:
+      return "copy-h2d";
+    case KernelKind::kCopyDeviceToHost:
+      return "copy-d2h";
   }
   LH_ASSERT(false, "unknown kernel kind");
 }
@@ -48,15 +57,20 @@ const std::vector<TermSpec>& kernel_terms(KernelKind kind) {
   static const std::vector<TermSpec> host = {{"seconds_per_call", TermKind::kFixed},
                                              {"seconds_per_byte", TermKind::kHostLink}};
   switch (kind) {
-    case KernelKind::kGemm: return gemm;
+    case KernelKind::kGemm:
+      return gemm;
     case KernelKind::kAttentionForwardDense:
-    case KernelKind::kAttentionBackwardDense: return dense;
+    case KernelKind::kAttentionBackwardDense:
+      return dense;
     case KernelKind::kAttentionForwardRagged:
-    case KernelKind::kAttentionBackwardRagged: return ragged;
+    case KernelKind::kAttentionBackwardRagged:
+      return ragged;
     case KernelKind::kElementwise:
-    case KernelKind::kCopyDeviceToDevice: return memory;
+    case KernelKind::kCopyDeviceToDevice:
+      return memory;
     case KernelKind::kCopyHostToDevice:
-    case KernelKind::kCopyDeviceToHost: return host;
+    case KernelKind::kCopyDeviceToHost:
+      return host;
   }
   LH_ASSERT(false, "unknown kernel kind");
 }
@@ -72,9 +86,7 @@ KernelCall gemm_call(std::int64_t m, std::int64_t n, std::int64_t k, int multipr
   const double output = as_double(m) * as_double(n);
   KernelCall call;
   call.kind = KernelKind::kGemm;
-  call.terms = {1.0,
-                waves * as_double(k + kPrologueSteps),
-                2 * output * as_double(k),
+  call.terms = {1.0, waves * as_double(k + kPrologueSteps), 2 * output * as_double(k),
                 2 * as_double(std::max<std::int64_t>(m - kBurstRows, 0)) * as_double(n) * as_double(k)};
   call.memory_bytes = 2 * (output + (as_double(m) + as_double(n)) * as_double(k));
   call.key = {m, n, k, 0, 0, 0};
@@ -131,8 +143,9 @@ KernelCall copy_call(CopyKind kind, Bytes payload) {
   LH_ASSERT(payload.value >= 0, "copy of {} bytes", payload.value);
   KernelCall call;
   const bool inside = kind == CopyKind::kDeviceToDevice;
-  call.kind = inside ? KernelKind::kCopyDeviceToDevice
-                      : (kind == CopyKind::kHostToDevice ? KernelKind::kCopyHostToDevice : KernelKind::kCopyDeviceToHost);
+  call.kind = inside
+                  ? KernelKind::kCopyDeviceToDevice
+                  : (kind == CopyKind::kHostToDevice ? KernelKind::kCopyHostToDevice : KernelKind::kCopyDeviceToHost);
   call.terms = {1.0, as_double(payload.value) * (inside ? 2 : 1)};
   call.key = {payload.value};
   return call;

@@ -1,8 +1,9 @@
 #include "validate/fit/fit.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
-#include <fmt/format.h>
 #include <map>
 
 #include "sim/core/invariant.h"
@@ -15,9 +16,12 @@ namespace {
 // attention rows went through PyTorch, whose host time reaches further.
 double small_call_seconds(KernelKind kind) {
   switch (kind) {
-    case KernelKind::kAttentionForwardDense: return 1e-4;
-    case KernelKind::kAttentionBackwardDense: return 5e-4;
-    default: return 5e-5;
+    case KernelKind::kAttentionForwardDense:
+      return 1e-4;
+    case KernelKind::kAttentionBackwardDense:
+      return 5e-4;
+    default:
+      return 5e-5;
   }
 }
 
@@ -28,8 +32,10 @@ Loss loss_of(KernelKind kind) {
   switch (kind) {
     case KernelKind::kGemm:
     case KernelKind::kAttentionForwardRagged:
-    case KernelKind::kAttentionBackwardRagged: return Loss::kSquared;
-    default: return Loss::kAbsolute;
+    case KernelKind::kAttentionBackwardRagged:
+      return Loss::kSquared;
+    default:
+      return Loss::kAbsolute;
   }
 }
 
@@ -42,8 +48,8 @@ constexpr int kMultiprocessors = 132;
 // A collective reads what it sends, writes what it receives and reads that once more to forward it.
 constexpr double kCollectiveTraffic = 3 * 450e9;
 
-// Ends that bound 90 % of the residuals. Of n values the r-th smallest bounds r / (n + 1) of further ones, so few values
-// give their extremes.
+// Ends that bound 90 % of the residuals. Of n values the r-th smallest bounds r / (n + 1) of further ones, so few
+// values give their extremes.
 ResidualBand band_of(const std::vector<double>& measured, const std::vector<double>& predicted) {
   ResidualBand band;
   std::vector<double> residuals;
@@ -189,8 +195,8 @@ std::string report(const Fit& fit) {
       if (part->empty()) {
         out += fmt::format(" {:>10} {:>6} {:>6} {:>6}", 0, "-", "-", "-");
       } else {
-        out += fmt::format(" {:>10} {:>6.2f} {:>6.2f} {:>6.2f}", part->size(), quantile(*part, 0.5), quantile(*part, 0.9),
-                           quantile(*part, 1));
+        out += fmt::format(" {:>10} {:>6.2f} {:>6.2f} {:>6.2f}", part->size(), quantile(*part, 0.5),
+                           quantile(*part, 0.9), quantile(*part, 1));
       }
     }
     out += "\n";

@@ -48,7 +48,8 @@ void read_varlen(const Table& table, int multiprocessors, std::vector<MeasuredCa
     AttentionWork work;
     for (const std::string& piece : pieces) {
       const std::size_t cross = piece.find('x');
-      if (cross == std::string::npos) throw std::invalid_argument("cudnn_varlen.csv: piece \"" + piece + "\" is not QxK");
+      if (cross == std::string::npos)
+        throw std::invalid_argument("cudnn_varlen.csv: piece \"" + piece + "\" is not QxK");
       const auto q = boost::lexical_cast<std::int64_t>(piece.substr(0, cross));
       const auto k = boost::lexical_cast<std::int64_t>(piece.substr(cross + 1));
       work.add({q, k, causal_pairs(q, k)});
@@ -78,8 +79,8 @@ void read_copies(const Table& table, std::vector<MeasuredCall>& out) {
     const CopyKind kind = name == "d2d"          ? CopyKind::kDeviceToDevice
                           : name == "h2d_pinned" ? CopyKind::kHostToDevice
                                                  : CopyKind::kDeviceToHost;
-    out.push_back({"copy " + name, copy_call(kind, Bytes{table.integer(i, "bytes")}),
-                   table.number(i, "ms_median") * kMilli});
+    out.push_back(
+        {"copy " + name, copy_call(kind, Bytes{table.integer(i, "bytes")}), table.number(i, "ms_median") * kMilli});
   }
 }
 
@@ -90,8 +91,8 @@ Expected<std::vector<MeasuredCall>> read_measured_calls(const std::string& direc
   const Expected<Table> attention =
       Table::read(directory + "/attention.csv",
                   {"impl", "pass", "heads", "kv_heads", "head_dim", "q_len", "kv_len", "causal", "ms_median"});
-  const Expected<Table> varlen = Table::read(
-      directory + "/cudnn_varlen.csv", {"heads", "kv_heads", "head_dim", "pieces_q_kv", "pass", "ms_median"});
+  const Expected<Table> varlen = Table::read(directory + "/cudnn_varlen.csv",
+                                             {"heads", "kv_heads", "head_dim", "pieces_q_kv", "pass", "ms_median"});
   const Expected<Table> elementwise =
       Table::read(directory + "/elementwise.csv", {"op", "tokens", "width", "ms_median"});
   const Expected<Table> copy = Table::read(directory + "/copy.csv", {"kind", "bytes", "ms_median"});
@@ -114,9 +115,9 @@ Expected<std::vector<MeasuredCall>> read_measured_calls(const std::string& direc
 // memory-bound kernels. A collective asks for less: it is slowed only if its memory traffic at full link rate is more
 // than what the stand-in still got beside compute.
 Expected<OverlapFactors> read_overlap_factors(const std::string& directory, double collective_bytes_per_second) {
-  const Expected<Table> table = Table::read(
-      directory + "/overlap.csv",
-      {"beside", "alone_ms", "together_ms", "copy_alone_ms_per_GiB", "copy_together_ms_per_GiB"});
+  const Expected<Table> table =
+      Table::read(directory + "/overlap.csv",
+                  {"beside", "alone_ms", "together_ms", "copy_alone_ms_per_GiB", "copy_together_ms_per_GiB"});
   if (!table) return tl::unexpected(table.error());
   constexpr double kGiB = 1024.0 * 1024 * 1024;
   double compute[2] = {0, 0};  // [0] beside memory kernels, [1] beside host copies

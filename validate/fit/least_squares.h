@@ -1,8 +1,9 @@
 // Non-negative least squares of relative errors, for models that are linear in few constants.
 //
-// Minimises sum_i w_i ((known_i + sum_j x_j terms_ij) / measured_i - 1)^2 over x >= 0. With at most kMaxTerms columns the active set
-// is found by trying every subset, so the result is the optimum, not a stopping point. `kAbsolute` repeats it with
-// w_i = 1 / max(|error_i|, 2 %): the sum of absolute errors, for rows in which a few outliers carry host jitter.
+// Minimises sum_i w_i ((known_i + sum_j x_j terms_ij) / measured_i - 1)^2 over x >= 0. With at most kMaxTerms columns
+// the active set is found by trying every subset, so the result is the optimum, not a stopping point. `kAbsolute`
+// repeats it with w_i = 1 / max(|error_i|, 2 %): the sum of absolute errors, for rows in which a few outliers carry
+// host jitter.
 #pragma once
 
 #include <vector>

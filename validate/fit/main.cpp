@@ -1,7 +1,8 @@
 // longhaul-fit: fits the kernel model to measured tables and writes the calibration file.
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <fmt/format.h>
 #include <fstream>
 #include <stdexcept>
 

@@ -1,9 +1,10 @@
 #include "validate/fit/table.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <boost/algorithm/string.hpp>
 #include <boost/lexical_cast.hpp>
-#include <fmt/format.h>
 #include <fstream>
 #include <stdexcept>
 

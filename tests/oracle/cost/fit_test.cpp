@@ -1,4 +1,5 @@
-// The shipped calibration against the tables it came from: constants, residuals and accuracy cannot drift from the data.
+// The shipped calibration against the tables it came from: constants, residuals and accuracy cannot drift from the
+// data.
 #include "validate/fit/fit.h"
 
 #include <gtest/gtest.h>
@@ -113,7 +114,8 @@ TEST(ShippedCalibration, ModelEqualsTheFitAtMeasuredSizes) {
 
 // The interval holds 90 % of the rows that made it, and not all of a large class: it is neither empty nor unbounded.
 TEST(ShippedCalibration, IntervalHoldsNineTenthsOfTheRows) {
-  for (const KernelKind kind : {KernelKind::kGemm, KernelKind::kAttentionForwardRagged, KernelKind::kAttentionBackwardRagged}) {
+  for (const KernelKind kind :
+       {KernelKind::kGemm, KernelKind::kAttentionForwardRagged, KernelKind::kAttentionBackwardRagged}) {
     const ResidualBand& band = shipped().kernel(kind).large;
     int inside = 0;
     int rows = 0;

@@ -9,7 +9,8 @@ namespace {
 
 std::int64_t log_uniform(std::int64_t most) {
   const int bits = *rc::gen::inRange(0, 18);
-  return std::min<std::int64_t>(most, *rc::gen::inRange<std::int64_t>(std::int64_t{1} << bits, std::int64_t{2} << bits));
+  return std::min<std::int64_t>(most,
+                                *rc::gen::inRange<std::int64_t>(std::int64_t{1} << bits, std::int64_t{2} << bits));
 }
 
 AttentionPieceSize random_piece() {

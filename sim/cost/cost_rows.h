@@ -1,0 +1,27 @@
+// Rows of the `cost` command: kernel calls as CSV in, the same rows with predicted times out (cli.md, "Row formats").
+//
+// Columns read: op,pass,m,n,k,q_heads,kv_heads,head_dim,mask,pieces,bytes; others are kept and passed through. Fields
+// are not quoted. Lines that start with '#' and empty lines are passed over. Times are those of calls timed alone, as
+// the measured tables have them (KernelModel::timed_alone).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/core/error.h"
+#include "sim/cost/estimate.h"
+
+namespace longhaul {
+
+// Pieces of one attention call from `pieces` ("QxK;QxK;...") and `mask`: "causal" (bottom-right aligned), "full",
+// "block-diffusion:B" or "block-diffusion-token:B" (pieces LxL: a clean sequence of L tokens and its corrupted copy, in
+// blocks of B; csbp.md 2.2: clean to clean block- or token-causal, corrupted to the clean blocks before its own,
+// corrupted to its own block). An error says what is wrong, without a place.
+tl::expected<std::vector<AttentionPieceSize>, InputError> parse_pieces(const std::string& pieces,
+                                                                       const std::string& mask);
+
+// `csv` with the columns predicted_ms,low_ms,high_ms,basis (milliseconds, 9 places) added to each row. Errors: every
+// faulty row, with file, line and column.
+Expected<std::string> predict_rows(const KernelModel& model, const std::string& csv, const std::string& file);
+
+}  // namespace longhaul
