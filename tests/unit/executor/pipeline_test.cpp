@@ -1,0 +1,205 @@
+// Pipeline edges: bubbles, and 1F1B on a hand-made schedule.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/unit/executor/hand_made.h"
+
+namespace longhaul {
+namespace {
+
+using namespace hand_made;
+
+constexpr GroupRole kDownOut = 0, kDownIn = 1, kUpOut = 2, kUpIn = 3;
+constexpr TensorKindId kActivation = 2, kIn = 3, kOut = 4, kGradientIn = 5, kGradientOut = 6;
+constexpr std::int64_t kRows = 4, kActivationBytes = 4 * 8000 * 2, kEdgeBytes = 4 * 8 * 2;
+
+TensorRef chunk_tensor(TensorKindId kind) {
+  TensorRef ref;
+  ref.kind = kind;
+  ref.has_layer = false;
+  return ref;
+}
+
+View view(TensorKindId kind, std::int64_t columns, Access access) {
+  View result;
+  result.tensor = chunk_tensor(kind);
+  result.columns = columns;
+  result.access = access;
+  return result;
+}
+
+// Exchange 0 sends to member 1, exchange 1 receives from member 0.
+Op edge(std::string label, GroupRole role, TensorKindId tensor, bool sends) {
+  Op op;
+  op.kind = OpKind::kCollective;
+  op.collective = CollectiveKind::kExchange;
+  op.label = std::move(label);
+  op.role = role;
+  op.stream = static_cast<StreamId>(kFirstCommunicationStream + role);
+  op.pipeline_edge = true;
+  CollectivePart part;
+  if (sends) {
+    part.send = view(tensor, 8, Access::kRead);
+    op.release = {chunk_tensor(tensor)};
+  } else {
+    part.receive = view(tensor, 8, Access::kWrite);
+    op.acquire = {chunk_tensor(tensor)};
+  }
+  part.exchange = sends ? 0 : 1;
+  op.parts = {part};
+  return op;
+}
+
+std::vector<Op> forward(int stage, int stages) {
+  std::vector<Op> ops;
+  if (stage > 0) ops.push_back(with(edge("receive", kDownIn, kIn, false), {}, 0));
+  Op compute = with(kernel("F"), {}, 1);
+  compute.acquire = {chunk_tensor(kActivation)};
+  compute.operands.push_back(view(kActivation, 8000, Access::kWrite));
+  if (stage > 0) {
+    compute.waits = {0};
+    compute.operands.push_back(view(kIn, 8, Access::kRead));
+    compute.release = {chunk_tensor(kIn)};
+  }
+  if (stage + 1 < stages) {
+    compute.acquire.push_back(chunk_tensor(kOut));
+    compute.operands.push_back(view(kOut, 8, Access::kWrite));
+  }
+  ops.push_back(compute);
+  if (stage + 1 < stages) ops.push_back(with(edge("send", kDownOut, kOut, true), {1}));
+  return ops;
+}
+
+std::vector<Op> backward(int stage, int stages) {
+  std::vector<Op> ops;
+  if (stage + 1 < stages) ops.push_back(with(edge("receive gradient", kUpIn, kGradientIn, false), {}, 2));
+  Op compute = with(kernel("B"), {}, 3);
+  compute.pass = Pass::kBackward;
+  compute.release = {chunk_tensor(kActivation)};
+  compute.operands.push_back(view(kActivation, 8000, Access::kRead));
+  if (stage + 1 < stages) {
+    compute.waits = {2};
+    compute.operands.push_back(view(kGradientIn, 8, Access::kRead));
+    compute.release.push_back(chunk_tensor(kGradientIn));
+  }
+  if (stage > 0) {
+    compute.acquire = {chunk_tensor(kGradientOut)};
+    compute.operands.push_back(view(kGradientOut, 8, Access::kWrite));
+  }
+  ops.push_back(compute);
+  if (stage > 0) ops.push_back(with(edge("send gradient", kUpOut, kGradientOut, true), {3}));
+  return ops;
+}
+
+Schedule one_f_one_b(int stages, int micro_batches) {
+  Schedule schedule = make_schedule(stages, {"down out", "down in", "up out", "up in"});
+  const auto add_kind = [&](const char* name, std::int64_t columns, MemoryCategory category) {
+    schedule.tensors.push_back({name, 0, 0, columns, ElementType::kBf16, category});
+  };
+  add_kind("activation", 8000, MemoryCategory::kCheckpoints);
+  for (const char* name : {"in", "out", "gradient in", "gradient out"}) add_kind(name, 8, MemoryCategory::kCommunication);
+  const RowListPtr rows = make_row_list({{0, kRows}});
+  ShapeSet& shape = schedule.shapes.front();
+  shape.row_maps = {make_row_map({{0, TokenView::kClean, 0, kRows}})};
+  PeerExchange send;
+  send.peer = 1;
+  send.send_rows = rows;
+  send.send_columns = 8;
+  PeerExchange receive;
+  receive.peer = 0;
+  receive.receive_rows = rows;
+  receive.receive_columns = 8;
+  shape.exchanges = {std::make_shared<const ExchangeList>(ExchangeList{send}),
+                     std::make_shared<const ExchangeList>(ExchangeList{receive})};
+  for (int stage = 0; stage + 1 < stages; ++stage) {
+    const auto down = static_cast<GroupId>(schedule.groups.size());
+    const GroupId up = down + 1;
+    schedule.groups.push_back({{stage, stage + 1}});  // each directed edge has a group of its own, the sender first
+    schedule.groups.push_back({{stage + 1, stage}});
+    RankInfo& above = schedule.ranks[static_cast<std::size_t>(stage)];
+    RankInfo& below = schedule.ranks[static_cast<std::size_t>(stage + 1)];
+    above.groups[kDownOut] = down;
+    below.groups[kDownIn] = down;
+    below.groups[kUpOut] = up;
+    above.groups[kUpIn] = up;
+  }
+  for (int stage = 0; stage < stages; ++stage) {
+    RankInfo& info = schedule.ranks[static_cast<std::size_t>(stage)];
+    info.shapes.assign(static_cast<std::size_t>(micro_batches), 0);
+    const auto f = static_cast<SegmentId>(schedule.segments.size());
+    schedule.segments.push_back({"forward", forward(stage, stages)});
+    schedule.segments.push_back({"backward", backward(stage, stages)});
+    const auto b = static_cast<SegmentId>(f + 1);
+    Program program;
+    program.resident = {step_tensor(kOutKind), step_tensor(kBufferKind)};
+    const int warm_up = std::min(micro_batches, stages - stage - 1);
+    for (int i = 0; i < warm_up; ++i) program.blocks.push_back({f, 0, 1, 1, i});
+    for (int i = 0; i + warm_up < micro_batches; ++i) {
+      program.blocks.push_back({f, 0, 1, 1, i + warm_up});
+      program.blocks.push_back({b, 0, 1, 1, i});
+    }
+    for (int i = micro_batches - warm_up; i < micro_batches; ++i) program.blocks.push_back({b, 0, 1, 1, i});
+    info.program = static_cast<ProgramId>(schedule.programs.size());
+    schedule.programs.push_back(program);
+  }
+  return schedule;
+}
+
+// Every stage works m (F + B) and idles (p - 1)(F + B) (Narayanan et al. 2021, section 2.2); it holds at most
+// min(m, p - stage) activations.
+TEST(Pipeline, OneFOneBTakesMPlusPMinusOneTimesFPlusB) {
+  for (const auto& [p, m] : std::vector<std::pair<int, int>>{{1, 3}, {2, 2}, {4, 8}, {4, 2}, {8, 32}}) {
+    const Schedule schedule = one_f_one_b(p, m);
+    FixedDurations durations;
+    durations.rule = by_label({{"F", 20}, {"B", 40}});
+    FixedNetwork network;
+    network.rule = [](const CollectiveCall&) { return 0; };
+    const Totals totals = simulate(schedule, durations, network);
+    EXPECT_EQ(totals.step.ps(), (m + p - 1) * 60) << p << " stages, " << m << " micro-batches";
+    for (int stage = 0; stage < p; ++stage) {
+      const RankTotals& rank = totals.ranks[static_cast<std::size_t>(stage)];
+      EXPECT_EQ(rank.idle().ps(), (p - 1) * 60);
+      EXPECT_EQ((rank.bubble + rank.tail).ps(), (p - 1) * 60);
+      EXPECT_EQ(rank.peak_categories[static_cast<std::size_t>(MemoryCategory::kCheckpoints)],
+                std::min(m, p - stage) * kActivationBytes);
+      const std::int64_t edges = (stage + 1 < p ? m : 0) + (stage > 0 ? m : 0);
+      EXPECT_EQ(rank.sent_intra_node, edges * kEdgeBytes);
+      EXPECT_EQ(rank.received, edges * kEdgeBytes);
+    }
+    EXPECT_EQ(totals.ranks.back().bubble.ps(), (p - 1) * 20);
+  }
+}
+
+TEST(Pipeline, WaitForTheSenderIsBubbleAndTheTransferIsExposed) {
+  // One micro-batch over two stages: F 0-50, transfer 50-58, F 58-108, B 108-138, transfer to 146, B 146-176.
+  const Schedule schedule = one_f_one_b(2, 1);
+  FixedDurations durations;
+  durations.rule = by_label({{"F", 50}, {"B", 30}});
+  FixedNetwork network;
+  network.rule = [](const CollectiveCall&) { return 8; };
+  const Totals totals = simulate(schedule, durations, network);
+  EXPECT_EQ(totals.step.ps(), 176);
+  EXPECT_EQ(totals.ranks[1].bubble.ps(), 50);
+  EXPECT_EQ(totals.ranks[1].exposed_communication.ps(), 8 + 8);  // its own send is its last op
+  EXPECT_EQ(totals.ranks[1].tail.ps(), 30);
+  // Stage 0 waits for the gradient from 50 on: the sender arrives at 138, the transfer ends at 146.
+  EXPECT_EQ(totals.ranks[0].bubble.ps(), 88);
+  EXPECT_EQ(totals.ranks[0].exposed_communication.ps(), 8);
+}
+
+TEST(PipelineDeathTest, SendAndReceiveMustMatch) {
+  Schedule schedule = one_f_one_b(2, 1);
+  PeerExchange receive;
+  receive.peer = 0;
+  receive.receive_rows = make_row_list({{0, 3}});
+  receive.receive_columns = 8;
+  ShapeSet& shape = schedule.shapes.front();
+  shape.exchanges[1] = std::make_shared<const ExchangeList>(ExchangeList{receive});
+  FixedDurations durations;
+  FixedNetwork network;
+  EXPECT_DEATH(simulate(schedule, durations, network), "rank 0 sends 64 bytes to rank 1, which expects 48 bytes");
+}
+
+}  // namespace
+}  // namespace longhaul
