@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 
 #ifndef LONGHAUL_SOURCE_ROOT
 #error "the build must define LONGHAUL_SOURCE_ROOT, the directory that holds topologies/ and workloads/"
@@ -24,11 +26,16 @@ struct KindFiles {
 
 KindFiles kind_files(DataKind kind) {
   switch (kind) {
-    case DataKind::kTopology: return {"topology", "topologies", ".json"};
-    case DataKind::kDevice: return {"device", "topologies/devices", ".json"};
-    case DataKind::kModel: return {"model", "workloads/models", ".json"};
-    case DataKind::kLengths: return {"length table", "workloads/lengths", ".csv"};
-    case DataKind::kStudy: return {"study", "workloads/studies", ".json"};
+    case DataKind::kTopology:
+      return {"topology", "topologies", ".json"};
+    case DataKind::kDevice:
+      return {"device", "topologies/devices", ".json"};
+    case DataKind::kModel:
+      return {"model", "workloads/models", ".json"};
+    case DataKind::kLengths:
+      return {"length table", "workloads/lengths", ".csv"};
+    case DataKind::kStudy:
+      return {"study", "workloads/studies", ".json"};
   }
   return {};
 }
@@ -62,7 +69,9 @@ std::vector<std::string> list_data_names(DataKind kind) {
        entry.increment(failed)) {
     const fs::path& path = entry->path();
     const std::string stem = path.stem().string();
-    if (path.extension() == files.ending && !is_schema(stem)) names.push_back(stem);
+    std::error_code ignored;
+    const bool is_file = fs::is_regular_file(path, ignored);
+    if (is_file && path.extension() == files.ending && !is_schema(stem)) names.push_back(stem);
   }
   std::sort(names.begin(), names.end());
   return names;
@@ -87,6 +96,17 @@ std::optional<std::string> resolve_data_file(DataKind kind, const std::string& r
                       fmt::format("one of {}, or a path", fmt::join(names, ", ")), nearest_name(reference, names)});
   }
   return found;
+}
+
+std::optional<std::string> read_text_file(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) return std::nullopt;
+  if (stream.peek() == std::ifstream::traits_type::eof()) {  // copying nothing would count as a failure below
+    return stream.bad() ? std::nullopt : std::optional<std::string>("");
+  }
+  std::ostringstream text;
+  if (!(text << stream.rdbuf())) return std::nullopt;
+  return text.str();
 }
 
 }  // namespace longhaul

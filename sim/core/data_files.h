@@ -41,4 +41,7 @@ std::string relative_to_file(std::string_view path, std::string_view from_file);
 std::optional<std::string> resolve_data_file(DataKind kind, const std::string& reference, const std::string& file,
                                              const std::string& path, Errors& errors);
 
+// The whole file; nullopt if it cannot be read (missing, a directory, no permission). An empty file is empty text.
+std::optional<std::string> read_text_file(const std::string& file);
+
 }  // namespace longhaul

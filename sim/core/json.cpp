@@ -4,9 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
 #include <set>
-#include <sstream>
+
+#include "sim/core/data_files.h"
 
 namespace longhaul {
 
@@ -38,12 +38,11 @@ Expected<Json> parse_json(std::string_view text, const std::string& file) {
 }
 
 Expected<Json> read_json_file(const std::string& file) {
-  std::ifstream stream(file, std::ios::binary);
-  std::ostringstream text;
-  if (!(stream && text << stream.rdbuf())) {
+  const std::optional<std::string> text = read_text_file(file);
+  if (!text) {
     return tl::unexpected(Errors{{file, "", "cannot be read", "a JSON file", ""}});
   }
-  return parse_json(text.str(), file);
+  return parse_json(*text, file);
 }
 
 JsonReader::JsonReader(const Json& value, std::string file, std::string path, Errors& errors)

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <sstream>
 
 #include "sim/cluster/topology.h"
@@ -34,13 +33,15 @@ CheckedFile check_object(const Json& value, const std::string& file, const Study
   static const std::vector<std::string> schemas = {"study/1", "topology/1", "device/1"};
   const auto schema = value.find("schema");
   const std::string named = schema != value.end() && schema->is_string() ? schema->get<std::string>() : "";
-  if (named == "topology/1") return {InputKind::kTopology, errors_of(parse_topology(value, file, "", data_directory()))};
+  if (named == "topology/1")
+    return {InputKind::kTopology, errors_of(parse_topology(value, file, "", data_directory()))};
   if (named == "device/1") return {InputKind::kDevice, errors_of(parse_device(value, file, ""))};
   if (named == "study/1") return {InputKind::kStudy, errors_of(parse_study(value, file, options))};
   if (schema != value.end()) {
     const std::string nearest = nearest_name(named, schemas);
-    return {std::nullopt, {{file, "/schema", fmt::format("is {}", describe(*schema)),
-                            "\"study/1\", \"topology/1\" or \"device/1\"", nearest}}};
+    return {std::nullopt,
+            {{file, "/schema", fmt::format("is {}", describe(*schema)), "\"study/1\", \"topology/1\" or \"device/1\"",
+              nearest}}};
   }
   if (value.contains("strategies") || value.contains("cases")) {
     return {InputKind::kStudy, errors_of(parse_study(value, file, options))};
@@ -51,8 +52,9 @@ CheckedFile check_object(const Json& value, const std::string& file, const Study
     read_model(value, file, file, "", checked.errors);
     return checked;
   }
-  return {std::nullopt, {{file, "", "says neither by \"schema\" nor by the keys of a config.json what it is",
-                          "a study, topology, device or model", ""}}};
+  return {std::nullopt,
+          {{file, "", "says neither by \"schema\" nor by the keys of a config.json what it is",
+            "a study, topology, device or model", ""}}};
 }
 
 CheckedFile check_list(const std::string& file) {
@@ -65,23 +67,28 @@ CheckedFile check_list(const std::string& file) {
 
 std::string_view input_kind_name(InputKind kind) {
   switch (kind) {
-    case InputKind::kStudy: return "study";
-    case InputKind::kTopology: return "topology";
-    case InputKind::kDevice: return "device";
-    case InputKind::kModel: return "model";
-    case InputKind::kLengthTable: return "length table";
-    case InputKind::kDocumentList: return "document list";
+    case InputKind::kStudy:
+      return "study";
+    case InputKind::kTopology:
+      return "topology";
+    case InputKind::kDevice:
+      return "device";
+    case InputKind::kModel:
+      return "model";
+    case InputKind::kLengthTable:
+      return "length table";
+    case InputKind::kDocumentList:
+      return "document list";
   }
   return "";
 }
 
 CheckedFile check_input_file(const std::string& file, const StudyOptions& options) {
-  std::ifstream stream(file, std::ios::binary);
-  std::ostringstream contents;
-  if (!(stream && contents << stream.rdbuf())) {
+  const std::optional<std::string> contents = read_text_file(file);
+  if (!contents) {
     return {std::nullopt, {{file, "", "cannot be read", "a study, topology, device, model or length file", ""}}};
   }
-  const std::string text = contents.str();
+  const std::string& text = *contents;
   const std::string line = first_line(text);
   if (line.starts_with("quantile") || file.ends_with(".csv")) {
     CheckedFile checked{InputKind::kLengthTable, {}};

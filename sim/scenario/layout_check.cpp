@@ -8,10 +8,11 @@ namespace longhaul {
 
 std::optional<InputError> degrees_error(const LayoutDegrees& degrees, std::int64_t gpus, const StrategyEntry& entry) {
   if (degrees.product() == gpus) return std::nullopt;
-  return InputError{entry.file, entry.path,
-                    fmt::format("the layout of \"{}\", tp {} x pp {} x cp {} x sp {} x dp {}, makes {} ranks", entry.label,
-                                degrees.tp, degrees.pp, degrees.cp, degrees.sp, degrees.dp, degrees.product()),
-                    fmt::format("degrees that multiply to the {} GPUs", gpus), ""};
+  return InputError{
+      entry.file, entry.path,
+      fmt::format("the layout of \"{}\", tp {} x pp {} x cp {} x sp {} x dp {}, makes {} ranks", entry.label,
+                  degrees.tp, degrees.pp, degrees.cp, degrees.sp, degrees.dp, degrees.product()),
+      fmt::format("degrees that multiply to the {} GPUs", gpus), ""};
 }
 
 std::optional<InputError> fill_error(std::int64_t sequences, std::int64_t dp, std::int64_t micro_batch_sequences,

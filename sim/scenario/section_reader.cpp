@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 
-
 namespace longhaul {
 namespace {
 
@@ -27,7 +26,8 @@ void read_passes(JsonReader& reader, Training& training) {
   const Json* passes = reader.find("passes");
   if (passes == nullptr) return;
   const bool forward_only = *passes == Json::array({"forward"});
-  if (!forward_only && *passes != Json::array({"forward", "backward"}) && *passes != Json::array({"backward", "forward"})) {
+  if (!forward_only && *passes != Json::array({"forward", "backward"}) &&
+      *passes != Json::array({"backward", "forward"})) {
     reader.add_error("passes", fmt::format("is {}", passes->is_array() ? passes->dump() : describe(*passes)),
                      "[\"forward\"] or [\"forward\", \"backward\"]");
     return;
@@ -112,8 +112,8 @@ void read_entry(const Json& value, const Placed& placed, const std::string& file
 }  // namespace
 
 const std::vector<std::string>& training_keys() {
-  static const std::vector<std::string> keys = {"dtype",     "micro_batch_sequences", "optimizer", "passes",
-                                                "recompute", "scope",                 "zero_stage"};
+  static const std::vector<std::string> keys = {
+      "dtype", "micro_batch_sequences", "optimizer", "passes", "recompute", "scope", "zero_stage"};
   return keys;
 }
 
@@ -197,8 +197,7 @@ void read_objective(const Placed& placed, const std::string& file, Objective& ob
 }
 
 std::vector<StrategyEntry> read_strategies(const Placed& placed, const std::string& file, std::int64_t gpus,
-                                           const StrategyEntry& defaults, const StudyOptions& options,
-                                           Errors& errors) {
+                                           const StrategyEntry& defaults, const StudyOptions& options, Errors& errors) {
   std::vector<StrategyEntry> entries;
   if (placed.value == nullptr) return entries;
   if (!placed.value->is_array() || placed.value->empty()) {

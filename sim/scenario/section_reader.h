@@ -1,5 +1,5 @@
-// Readers of the objects of a study: training, layout, objective, strategies. Each lays what the file gives over a value
-// that already holds the defaults, and adds every fault to `errors`.
+// Readers of the objects of a study: training, layout, objective, strategies. Each lays what the file gives over a
+// value that already holds the defaults, and adds every fault to `errors`.
 #pragma once
 
 #include <string>

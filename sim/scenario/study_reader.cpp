@@ -131,10 +131,9 @@ void read_baseline(CaseKeys& keys, StudyCase& study_case) {
   } else {
     study_case.baseline = placed.value->get<std::string>();
     if (labels.empty() || std::find(labels.begin(), labels.end(), study_case.baseline) != labels.end()) return;
-    keys.errors().push_back({keys.file(), placed.path,
-                             fmt::format("\"{}\" names no strategy of the study", study_case.baseline),
-                             fmt::format("one of {}", fmt::join(labels, ", ")),
-                             nearest_name(study_case.baseline, labels)});
+    keys.errors().push_back(
+        {keys.file(), placed.path, fmt::format("\"{}\" names no strategy of the study", study_case.baseline),
+         fmt::format("one of {}", fmt::join(labels, ", ")), nearest_name(study_case.baseline, labels)});
   }
 }
 
@@ -168,7 +167,8 @@ std::string checked_name(JsonReader& reader) {
   const std::string name = reader.required_string("name").value_or("");
   const bool given = reader.has("name") && !name.empty();
   const auto allowed = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+           c == '-';
   };
   if (given && (name.front() == '.' || !std::all_of(name.begin(), name.end(), allowed) || name.size() > 100)) {
     reader.add_error("name", fmt::format("is \"{}\"", name), "up to 100 letters, digits and . _ -, no leading dot");
@@ -193,8 +193,8 @@ void check_case_names(const std::vector<ReadCase>& cases, const std::string& fil
     for (std::size_t j = 0; j < i; ++j) {
       if (cases[j].study_case.name.empty() || cases[j].study_case.name != cases[i].study_case.name) continue;
       errors.push_back({file, fmt::format("/cases/{}/name", i),
-                        fmt::format("\"{}\" is the name of case {} too", cases[i].study_case.name, j), "a name of its own",
-                        ""});
+                        fmt::format("\"{}\" is the name of case {} too", cases[i].study_case.name, j),
+                        "a name of its own", ""});
       break;
     }
   }
@@ -245,7 +245,7 @@ Json resolved_study(const std::string& name, const std::vector<ReadCase>& cases,
 }  // namespace
 
 const std::vector<std::string>& case_keys() {
-  static const std::vector<std::string> keys = {"baseline", "documents",  "gpus",     "layout",  "model",
+  static const std::vector<std::string> keys = {"baseline", "documents", "gpus",       "layout",   "model",
                                                 "name",     "objective", "strategies", "topology", "training"};
   return keys;
 }

@@ -5,7 +5,7 @@ namespace {
 
 double as_double(std::int64_t count) { return static_cast<double>(count); }
 
-constexpr std::int64_t kElementBytes = 2;   // bf16
+constexpr std::int64_t kElementBytes = 2;    // bf16
 constexpr std::int64_t kLogSumExpBytes = 4;  // fp32
 
 }  // namespace
@@ -38,8 +38,8 @@ Flops model_flops(const ModelShape& model, const Batch& batch) {
 }
 
 std::int64_t activation_bytes_per_row(const ModelShape& model, bool fused_swiglu) {
-  const std::int64_t norms = 4 * model.hidden;       // input and output of both norms
-  const std::int64_t query = 2 * model.q_width();    // Q and the attention output
+  const std::int64_t norms = 4 * model.hidden;     // input and output of both norms
+  const std::int64_t query = 2 * model.q_width();  // Q and the attention output
   const std::int64_t key_value = 2 * model.kv_width();
   const std::int64_t ffn = (fused_swiglu ? 3 : 4) * model.ffn;  // gate, up, product; silu(gate) when not fused
   return kElementBytes * (norms + query + key_value + ffn) + kLogSumExpBytes * model.q_heads;

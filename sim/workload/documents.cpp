@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <limits>
-#include <sstream>
 
 #include "sim/core/data_files.h"
 #include "sim/core/invariant.h"
@@ -90,8 +88,7 @@ void check_step_tokens(JsonReader& reader, std::string_view key, std::int64_t se
 
 void read_sampled(JsonReader& reader, const Json& reference, DocumentSource& source) {
   source.lengths = find_lengths(reference, reader.file(), reader.child_path("lengths"), reader.errors());
-  source.shipped_lengths =
-      reference.is_string() && !is_data_path(DataKind::kLengths, reference.get<std::string>());
+  source.shipped_lengths = reference.is_string() && !is_data_path(DataKind::kLengths, reference.get<std::string>());
   const auto context = reader.required_integer("context_tokens", 1, kMaxContextTokens);
   const auto sequences = reader.required_integer("sequences", 1, kMaxSequences);
   source.context_tokens = context.value_or(1);
@@ -118,14 +115,13 @@ void read_explicit(JsonReader& reader, const Json& list, DocumentSource& source)
   std::int64_t total = 0;
   for (std::size_t i = 0; i < list.size() && reader.errors().size() < errors_before + kMaxFaults; ++i) {
     const std::string place = fmt::format("{}/{}", path, i);
-    source.explicit_sequences.push_back(
-        read_list(list[i], kMaxContextTokens, reader.file(), place, reader.errors()));
+    source.explicit_sequences.push_back(read_list(list[i], kMaxContextTokens, reader.file(), place, reader.errors()));
     std::int64_t tokens = 0;
     for (const std::int64_t length : source.explicit_sequences.back()) tokens += length;
     const std::int64_t limit = context.value_or(kMaxContextTokens);
     if (tokens > limit) {
-      reader.errors().push_back({reader.file(), place, fmt::format("holds {} tokens", tokens),
-                                 fmt::format("at most {}", limit), ""});
+      reader.errors().push_back(
+          {reader.file(), place, fmt::format("holds {} tokens", tokens), fmt::format("at most {}", limit), ""});
     }
     source.context_tokens = std::max(source.context_tokens, tokens);
     total += tokens;
@@ -168,13 +164,12 @@ void read_file(JsonReader& reader, DocumentSource& source) {
 }  // namespace
 
 std::vector<std::int64_t> read_document_lengths(const std::string& file, Errors& errors) {
-  std::ifstream stream(file, std::ios::binary);
-  std::ostringstream contents;
-  if (!(stream && contents << stream.rdbuf())) {
+  const std::optional<std::string> contents = read_text_file(file);
+  if (!contents) {
     errors.push_back({file, "", "cannot be read", "a file of document lengths", ""});
     return {};
   }
-  const std::string text = contents.str();
+  const std::string& text = *contents;
   const std::size_t errors_before = errors.size();
   std::vector<std::int64_t> lengths;
   const std::size_t first = text.find_first_not_of(" \t\r\n");
@@ -195,7 +190,7 @@ std::vector<std::int64_t> read_document_lengths(const std::string& file, Errors&
 }
 
 const std::vector<std::string>& documents_keys() {
-  static const std::vector<std::string> keys = {"context_tokens", "explicit", "file", "lengths",
+  static const std::vector<std::string> keys = {"context_tokens", "explicit",  "file", "lengths",
                                                 "seed",           "sequences", "steps"};
   return keys;
 }

@@ -6,8 +6,6 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "sim/core/data_files.h"
 #include "sim/core/invariant.h"
@@ -68,9 +66,11 @@ std::optional<LengthTable> make_table(const std::vector<PlacedRow>& placed, cons
   }
   if (errors.size() != errors_before) return std::nullopt;
   if (rows.size() < 2) {
-    errors.push_back({file, path, fmt::format("has {} rows", rows.size()), "at least 2 rows of quantile and tokens", ""});
+    errors.push_back(
+        {file, path, fmt::format("has {} rows", rows.size()), "at least 2 rows of quantile and tokens", ""});
   } else if (rows.back().quantile != 1) {
-    errors.push_back({file, placed.back().place, fmt::format("the last quantile is {}", rows.back().quantile), "1", ""});
+    errors.push_back(
+        {file, placed.back().place, fmt::format("the last quantile is {}", rows.back().quantile), "1", ""});
   }
   if (errors.size() != errors_before) return std::nullopt;
   return LengthTable(name, std::move(rows));
@@ -189,14 +189,13 @@ std::optional<LengthTable> find_lengths(const Json& reference, const std::string
   const auto text = reference.get<std::string>();
   const std::optional<std::string> table_file = resolve_data_file(DataKind::kLengths, text, file, path, errors);
   if (!table_file) return std::nullopt;
-  std::ifstream stream(*table_file, std::ios::binary);
-  std::ostringstream contents;
-  if (!(stream && contents << stream.rdbuf())) {
+  const std::optional<std::string> contents = read_text_file(*table_file);
+  if (!contents) {
     errors.push_back({*table_file, "", "cannot be read", "a length table", ""});
     return std::nullopt;
   }
   const std::string name = is_data_path(DataKind::kLengths, text) ? std::filesystem::path(text).stem().string() : text;
-  return parse_length_table(contents.str(), name, *table_file, errors);
+  return parse_length_table(*contents, name, *table_file, errors);
 }
 
 }  // namespace longhaul

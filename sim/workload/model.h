@@ -29,7 +29,7 @@ struct ModelShape {
 };
 
 // Elements of the parameter tensors of one layer, in the order in which they stand in the layer's flat range. Bias and
-// QK-norm parameters count in bytes (they are stored, gathered and reduced) but their element-wise work is not modelled.
+// QK-norm parameters count in bytes (they are stored, gathered and reduced); their element-wise work is not modelled.
 struct LayerParameters {
   std::int64_t attention_norm = 0;  // hidden
   std::int64_t qkv = 0;             // hidden x qkv_width

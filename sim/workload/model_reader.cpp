@@ -100,11 +100,10 @@ void refuse_unsupported(JsonReader& reader) {
 
 const std::vector<std::string>& model_keys() {
   static const std::vector<std::string> keys = {
-      "_name_or_path", "attention_bias",     "head_dim",          "hidden_act",          "hidden_size",
-      "intermediate_size",  "layer_types",       "mlp_bias",            "model_type",
-      "n_routed_experts",   "num_attention_heads", "num_experts",       "num_hidden_layers",
-      "num_key_value_heads", "num_local_experts", "sliding_window",     "tie_word_embeddings",
-      "use_sliding_window", "vocab_size"};
+      "_name_or_path",       "attention_bias",      "head_dim",           "hidden_act",          "hidden_size",
+      "intermediate_size",   "layer_types",         "mlp_bias",           "model_type",          "n_routed_experts",
+      "num_attention_heads", "num_experts",         "num_hidden_layers",  "num_key_value_heads", "num_local_experts",
+      "sliding_window",      "tie_word_embeddings", "use_sliding_window", "vocab_size"};
   return keys;
 }
 

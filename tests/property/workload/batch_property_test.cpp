@@ -25,9 +25,7 @@ Objective any_objective() {
   return diffusion ? Objective{ObjectiveKind::kBlockDiffusion, *rc::gen::inRange<std::int64_t>(1, 64)} : Objective{};
 }
 
-void run(const std::string& name, const std::function<void()>& property) {
-  EXPECT_TRUE(rc::check(name, property));
-}
+void run(const std::string& name, const std::function<void()>& property) { EXPECT_TRUE(rc::check(name, property)); }
 
 TEST(Packing, SampledSequencesAreFullAndOrdered) {
   run("sampled", [] {
@@ -58,7 +56,8 @@ TEST(Packing, SampledSequencesAreFullAndOrdered) {
 
 TEST(Packing, PackedSequencesKeepTheOrderAndCutAtTheEnd) {
   run("packed", [] {
-    const auto lengths = *rc::gen::nonEmpty(rc::gen::container<std::vector<std::int64_t>>(rc::gen::inRange<std::int64_t>(1, 300)));
+    const auto lengths =
+        *rc::gen::nonEmpty(rc::gen::container<std::vector<std::int64_t>>(rc::gen::inRange<std::int64_t>(1, 300)));
     const auto context = *rc::gen::inRange<std::int64_t>(1, 500);
     const auto sequences = *rc::gen::inRange<std::int64_t>(1, 6);
     const Batch batch = packed_batch(lengths, {}, context, sequences);
@@ -86,7 +85,8 @@ TEST(Packing, ExplicitBatchIsTheInput) {
     std::vector<std::vector<std::int64_t>> back;
     for (const Sequence& sequence : batch.sequences) {
       back.emplace_back();
-      for (const DocumentId id : sequence.documents) back.back().push_back(batch.documents[static_cast<std::size_t>(id)]);
+      for (const DocumentId id : sequence.documents)
+        back.back().push_back(batch.documents[static_cast<std::size_t>(id)]);
     }
     RC_ASSERT(back == lists);
   });
@@ -115,7 +115,8 @@ TEST(Pairs, BlockOfOneIsTwoCausalMasks) {
 
 TEST(Counting, CorruptedTokensOneByOne) {
   run("corrupted", [] {
-    const auto lengths = *rc::gen::nonEmpty(rc::gen::container<std::vector<std::int64_t>>(rc::gen::inRange<std::int64_t>(1, 300)));
+    const auto lengths =
+        *rc::gen::nonEmpty(rc::gen::container<std::vector<std::int64_t>>(rc::gen::inRange<std::int64_t>(1, 300)));
     const Batch batch = explicit_batch({lengths}, {ObjectiveKind::kBlockDiffusion, 8});
     std::int64_t count = 0;
     for (std::size_t d = 0; d < lengths.size(); ++d) {

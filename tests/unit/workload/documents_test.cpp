@@ -117,12 +117,14 @@ TEST(Documents, SameDocumentsUnderBothObjectives) {
 }
 
 TEST(DocumentErrors, ExactlyOneSource) {
-  EXPECT_THAT(read(Json::object()).faults,
-              ElementsAre("study.json: /documents: has 0 of \"lengths\", \"explicit\" and \"file\"; expected exactly one "
-                          "of them"));
-  EXPECT_THAT(read(with(sampled(), "explicit", {{5}})).faults,
-              ElementsAre("study.json: /documents: has 2 of \"lengths\", \"explicit\" and \"file\"; expected exactly one "
-                          "of them"));
+  EXPECT_THAT(
+      read(Json::object()).faults,
+      ElementsAre("study.json: /documents: has 0 of \"lengths\", \"explicit\" and \"file\"; expected exactly one "
+                  "of them"));
+  EXPECT_THAT(
+      read(with(sampled(), "explicit", {{5}})).faults,
+      ElementsAre("study.json: /documents: has 2 of \"lengths\", \"explicit\" and \"file\"; expected exactly one "
+                  "of them"));
   EXPECT_THAT(read(3).faults, ElementsAre("study.json: /documents: is 3; expected an object"));
 }
 
@@ -149,8 +151,9 @@ TEST(DocumentErrors, AbsurdNumbers) {
 }
 
 TEST(DocumentErrors, ExplicitLists) {
-  EXPECT_THAT(read({{"explicit", "8192"}}).faults,
-              ElementsAre("study.json: /documents/explicit: is \"8192\"; expected one list of document lengths a sequence"));
+  EXPECT_THAT(
+      read({{"explicit", "8192"}}).faults,
+      ElementsAre("study.json: /documents/explicit: is \"8192\"; expected one list of document lengths a sequence"));
   EXPECT_THAT(read({{"explicit", {{8192, 0}, 5, {4, "x"}}}}).faults,
               ElementsAre("study.json: /documents/explicit/0/1: is 0; expected a document length from 1 to 134217728",
                           "study.json: /documents/explicit/1: is 5; expected a list of document lengths",
@@ -164,9 +167,10 @@ TEST(DocumentErrors, ExplicitLists) {
                           "\"lengths\" differ between steps"));
   Json many = Json::array();
   for (int i = 0; i < 9; ++i) many.push_back({134217728});
-  EXPECT_THAT(read({{"explicit", many}}).faults,
-              ElementsAre("study.json: /documents/explicit: holds 1207959552 tokens; expected at most 1073741824 tokens a "
-                          "step"));
+  EXPECT_THAT(
+      read({{"explicit", many}}).faults,
+      ElementsAre("study.json: /documents/explicit: holds 1207959552 tokens; expected at most 1073741824 tokens a "
+                  "step"));
 }
 
 TEST(DocumentErrors, Files) {
@@ -189,14 +193,14 @@ TEST(DocumentErrors, Files) {
   EXPECT_THAT(read({{"file", "short.txt"}, {"context_tokens", 8}, {"sequences", 3}}).faults,
               ElementsAre("study.json: /documents/sequences: is 3; expected at most 2, which the documents of " +
                           testing::TempDir() + "short.txt fill"));
-  EXPECT_THAT(read({{"file", "short.txt"}}).faults,
-              ElementsAre("study.json: /documents/context_tokens: is missing; expected an integer from 1 to 134217728"));
+  EXPECT_THAT(
+      read({{"file", "short.txt"}}).faults,
+      ElementsAre("study.json: /documents/context_tokens: is missing; expected an integer from 1 to 134217728"));
 }
 
 // 64 sequences of 1,048,576 tokens, the 1,024-GPU study's batch: every sequence is full, ids are in order.
 TEST(Documents, LargeBatchIsWhole) {
-  const auto source =
-      read({{"lengths", "wlb"}, {"context_tokens", 1048576}, {"sequences", 64}}).source;
+  const auto source = read({{"lengths", "wlb"}, {"context_tokens", 1048576}, {"sequences", 64}}).source;
   ASSERT_TRUE(source);
   const Batch batch = make_batch(*source, kCausal, 0);
   EXPECT_EQ(batch.tokens(), std::int64_t{64} * 1048576);

@@ -84,9 +84,9 @@ TEST(ShippedLengths, MeansOfTheSamples) {
 // table's mean stands half a token above it; bin [0,10] is taken as 1 to 10, which adds at most half a token.
 TEST(ShippedLengths, MagiAttentionHistogram) {
   const std::vector<std::pair<double, double>> bins = {
-      {11, 30254},     {51, 391188},     {101, 699596},    {201, 1377757},  {501, 3794735},  {1025, 3316785},
-      {2049, 2106566}, {4097, 988525},   {8193, 410002},   {16385, 173574}, {32769, 115007}, {65537, 18428},
-      {131073, 22513}, {196609, 18284}};
+      {11, 30254},     {51, 391188},    {101, 699596},   {201, 1377757}, {501, 3794735},
+      {1025, 3316785}, {2049, 2106566}, {4097, 988525},  {8193, 410002}, {16385, 173574},
+      {32769, 115007}, {65537, 18428},  {131073, 22513}, {196609, 18284}};
   const LengthTable table = shipped("magiattention");
   ASSERT_EQ(table.rows().size(), bins.size() + 1);
   double below = 0;
@@ -120,7 +120,8 @@ TEST(LengthTableReader, EveryFaultyRow) {
                           "t.csv: line 4: quantile 0.4 follows 0.5; expected rising quantiles",
                           "t.csv: line 5: tokens 6 follow 7; expected tokens that do not fall",
                           "t.csv: line 6: quantile is 1.5; expected a number from 0 to 1"));
-  EXPECT_THAT(faults("quantile,tokens\n0,1\n0.9,7\n"), ElementsAre("t.csv: line 3: the last quantile is 0.9; expected 1"));
+  EXPECT_THAT(faults("quantile,tokens\n0,1\n0.9,7\n"),
+              ElementsAre("t.csv: line 3: the last quantile is 0.9; expected 1"));
 }
 
 TEST(LengthTableReader, WrongFileStopsAfterTwentyFaults) {
@@ -135,21 +136,24 @@ TEST(LengthTableReader, CarriageReturnsAndCommentsAreRead) {
 
 TEST(LengthTableReader, InlineTables) {
   EXPECT_THAT(inline_faults({{"quantiles", {{0, 1}, {1, 4096}}}}), IsEmpty());
-  EXPECT_THAT(inline_faults(Json::object()),
-              ElementsAre("study.json: /documents/lengths/quantiles: is missing; expected a list of [quantile, tokens]"));
+  EXPECT_THAT(
+      inline_faults(Json::object()),
+      ElementsAre("study.json: /documents/lengths/quantiles: is missing; expected a list of [quantile, tokens]"));
   EXPECT_THAT(inline_faults({{"quantiles", 3}}),
               ElementsAre("study.json: /documents/lengths/quantiles: is 3; expected a list of [quantile, tokens]"));
   EXPECT_THAT(inline_faults({{"quantiles", {{0, 1}, {1, "x"}}}, {"name", "n"}}),
               ElementsAre("study.json: /documents/lengths/quantiles/1: is a list of 2; expected [quantile, tokens]",
                           "study.json: /documents/lengths/name: unknown key; expected one of quantiles"));
-  EXPECT_THAT(inline_faults({{"quantiles", {{0, 5}, {1, 4}}}}),
-              ElementsAre("study.json: /documents/lengths/quantiles/1: tokens 4 follow 5; expected tokens that do not fall"));
+  EXPECT_THAT(
+      inline_faults({{"quantiles", {{0, 5}, {1, 4}}}}),
+      ElementsAre("study.json: /documents/lengths/quantiles/1: tokens 4 follow 5; expected tokens that do not fall"));
 }
 
 TEST(LengthTableReader, BadReferences) {
-  EXPECT_THAT(inline_faults("wbl"),
-              ElementsAre("study.json: /documents/lengths: unknown length table \"wbl\"; expected one of magiattention, "
-                          "pile-like, prolong, wikipedia, wlb, or a path; did you mean \"wlb\"?"));
+  EXPECT_THAT(
+      inline_faults("wbl"),
+      ElementsAre("study.json: /documents/lengths: unknown length table \"wbl\"; expected one of magiattention, "
+                  "pile-like, prolong, wikipedia, wlb, or a path; did you mean \"wlb\"?"));
   EXPECT_THAT(inline_faults(7),
               ElementsAre("study.json: /documents/lengths: is 7; expected a shipped length table's name, the path of a "
                           "CSV, or {\"quantiles\": [[0, 1], ...]}"));

@@ -14,7 +14,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 Json config() {
-  return {{"hidden_size", 64},         {"intermediate_size", 256}, {"num_attention_heads", 8},
+  return {{"hidden_size", 64},        {"intermediate_size", 256}, {"num_attention_heads", 8},
           {"num_key_value_heads", 2}, {"num_hidden_layers", 2},   {"vocab_size", 100}};
 }
 

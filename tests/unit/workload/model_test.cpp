@@ -37,9 +37,9 @@ TEST(Model, AllGatherColumnOfBaspTable) {
 TEST(Model, ShapesOfThePapers) {
   using Shape = std::array<std::int64_t, 7>;
   const std::vector<std::pair<std::string, Shape>> rows = {
-      {"llama3.2-1b", {16, 2048, 32, 8, 64, 8192, 128256}},    {"llama3.2-3b", {28, 3072, 24, 8, 128, 8192, 128256}},
-      {"llama3-8b", {32, 4096, 32, 8, 128, 14336, 128256}},    {"qwen1.5-1.8b", {24, 2048, 16, 16, 128, 5504, 151936}},
-      {"qwen2.5-3b", {36, 2048, 16, 2, 128, 11008, 151936}},   {"qwen3-8b", {36, 4096, 32, 8, 128, 12288, 151936}},
+      {"llama3.2-1b", {16, 2048, 32, 8, 64, 8192, 128256}},  {"llama3.2-3b", {28, 3072, 24, 8, 128, 8192, 128256}},
+      {"llama3-8b", {32, 4096, 32, 8, 128, 14336, 128256}},  {"qwen1.5-1.8b", {24, 2048, 16, 16, 128, 5504, 151936}},
+      {"qwen2.5-3b", {36, 2048, 16, 2, 128, 11008, 151936}}, {"qwen3-8b", {36, 4096, 32, 8, 128, 12288, 151936}},
       {"llama-7b", {32, 4096, 32, 32, 128, 11008, 32000}}};
   for (const auto& [name, shape] : rows) {
     const ModelShape m = shipped(name);
@@ -111,14 +111,16 @@ TEST(Arithmetic, ModelFlopsAreThreeForwards) {
   const ModelShape m = shipped("llama3-8b");
   const std::int64_t tokens = 131072;
   const std::int64_t pairs = tokens * (tokens + 1) / 2;
-  const double forward = static_cast<double>(m.layers) * layer_matmul_flops(m, tokens).value + head_flops(m, tokens).value +
+  const double forward = static_cast<double>(m.layers) * layer_matmul_flops(m, tokens).value +
+                         head_flops(m, tokens).value +
                          static_cast<double>(m.layers) * attention_forward_flops(m, pairs).value;
   EXPECT_NEAR(model_flops(m, tokens, pairs).value / (3 * forward), 1.0, 1e-14);
 }
 
 // dpp.md section 8, the table of activation bytes per token and layer, and its whole-model column in MiB per token.
 TEST(Arithmetic, ActivationBytesOfDppTable) {
-  const auto shape = [](std::int64_t hidden, std::int64_t ffn, std::int64_t heads, std::int64_t kv, std::int64_t layers) {
+  const auto shape = [](std::int64_t hidden, std::int64_t ffn, std::int64_t heads, std::int64_t kv,
+                        std::int64_t layers) {
     return ModelShape{"", hidden, ffn, heads, kv, 128, layers, 32000, false, false, false};
   };
   struct Row {

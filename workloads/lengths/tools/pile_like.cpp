@@ -1,9 +1,9 @@
 // Writes the quantile table workloads/lengths/pile-like.csv to standard output.
 //
-// Model (flashcp.md 3.5, "pile-like" sampler): a document's component is drawn with weight effective GiB / mean KiB (the
-// number of its documents); its length is lognormal with the component's mean size at 4.2 bytes a token and a standard
-// deviation of ln(length) of 1.0. Each row is the tokens at which the mixture's distribution function reaches the
-// quantile, found by bisection. The last row stands for quantile 1 - 1e-7, where the table ends.
+// Model (flashcp.md 3.5, "pile-like" sampler): a document's component is drawn with weight effective GiB / mean KiB
+// (the number of its documents); its length is lognormal with the component's mean size at 4.2 bytes a token and a
+// standard deviation of ln(length) of 1.0. Each row is the tokens at which the mixture's distribution function reaches
+// the quantile, found by bisection. The last row stands for quantile 1 - 1e-7, where the table ends.
 //
 // This is a tool: it may use exp and log. What ships is the table.
 #include <fmt/format.h>
@@ -28,12 +28,12 @@ struct Component {
 
 // Mean document size and effective size of the components of the Pile (arXiv 2101.00027, table 1).
 constexpr std::array kPile = {
-    Component{4.33, 227.12}, Component{30.55, 180.55}, Component{538.36, 151.44}, Component{3.85, 125.54},
-    Component{46.61, 112.42}, Component{5.25, 95.16},  Component{15.06, 76.73},   Component{2.16, 64.39},
-    Component{4.08, 45.81},  Component{1.30, 38.53},   Component{398.73, 27.19},  Component{30.48, 19.47},
-    Component{1.11, 19.13},  Component{8.00, 15.49},   Component{545.48, 11.03},  Component{369.87, 9.45},
-    Component{68.87, 9.17},  Component{4.92, 7.80},    Component{22.55, 7.47},    Component{73.37, 4.76},
-    Component{2.11, 3.79},   Component{1.78, 1.76}};
+    Component{4.33, 227.12},  Component{30.55, 180.55}, Component{538.36, 151.44}, Component{3.85, 125.54},
+    Component{46.61, 112.42}, Component{5.25, 95.16},   Component{15.06, 76.73},   Component{2.16, 64.39},
+    Component{4.08, 45.81},   Component{1.30, 38.53},   Component{398.73, 27.19},  Component{30.48, 19.47},
+    Component{1.11, 19.13},   Component{8.00, 15.49},   Component{545.48, 11.03},  Component{369.87, 9.45},
+    Component{68.87, 9.17},   Component{4.92, 7.80},    Component{22.55, 7.47},    Component{73.37, 4.76},
+    Component{2.11, 3.79},    Component{1.78, 1.76}};
 
 double mixture_cdf(double tokens) {
   double weights = 0;
@@ -49,9 +49,9 @@ double mixture_cdf(double tokens) {
 }
 
 double mixture_quantile(double quantile) {
-  const auto [low, high] = boost::math::tools::bisect(
-      [quantile](double tokens) { return mixture_cdf(tokens) - quantile; }, 1e-3, 1e9,
-      boost::math::tools::eps_tolerance<double>(40));
+  const auto [low, high] =
+      boost::math::tools::bisect([quantile](double tokens) { return mixture_cdf(tokens) - quantile; }, 1e-3, 1e9,
+                                 boost::math::tools::eps_tolerance<double>(40));
   return (low + high) / 2;
 }
 
@@ -69,7 +69,8 @@ std::vector<double> quantile_grid() {
 
 int main() {
   fmt::print(
-      "# \"pile-like\" mix: the Pile's components (arXiv 2101.00027, table 1) drawn with weight effective GiB / mean KiB,\n"
+      "# \"pile-like\" mix: the Pile's components (arXiv 2101.00027, table 1) drawn with weight effective GiB / mean "
+      "KiB,\n"
       "# length lognormal with the component's mean at 4.2 bytes a token and ln-sd 1.0 (inferred, not measured)\n"
       "# computed by workloads/lengths/tools/pile_like.cpp; the last row is the quantile 1 - 1e-7\n"
       "# quantile of document length in tokens; linear interpolation between rows\n"
