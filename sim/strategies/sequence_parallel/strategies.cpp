@@ -75,7 +75,7 @@ HeadParallelShape group_shape(const Batch& batch, const std::vector<std::int32_t
     for (const DocumentId document : sequence.documents) {
       const std::int64_t length = batch.documents[static_cast<std::size_t>(document)];
       rows.push_back({document, TokenView::kClean, 0, length});
-      pieces.push_back({start, length, 0, start, length, 0, 0, 0, MaskRule::kCausal});
+      pieces.push_back({start, length, 0, start, length, 0, 0, 0, 0, 0, 0, 0, MaskRule::kCausal});
       start += length;
     }
     const std::int64_t padded = per_member * plan.group_size;
