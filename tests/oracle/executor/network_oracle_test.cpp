@@ -1,0 +1,103 @@
+// The executor on the real models: what stands alone takes exactly what the models say, bytes on links are those of the
+// transfers, and what shares links takes longer.
+#include <gtest/gtest.h>
+
+#include "sim/network/collectives.h"
+#include "tests/unit/executor/hand_made.h"
+
+namespace longhaul {
+namespace {
+
+using namespace hand_made;
+
+Cluster cluster_of(int gpus) { return *make_cluster(*read_topology("dgx-h200-ndr", LONGHAUL_SOURCE_ROOT), gpus); }
+
+// All 16 ranks of two nodes call an all-reduce of `elements` bf16 elements `times` times.
+Schedule all_reduces(std::int64_t elements, std::int16_t times) {
+  Schedule schedule = make_schedule(16, {"all"});
+  std::vector<std::int32_t> ranks;
+  for (int rank = 0; rank < 16; ++rank) ranks.push_back(rank);
+  add_group(schedule, ranks, 0);
+  for (int rank = 0; rank < 16; ++rank) add_program(schedule, rank, {all_reduce("r", 0, elements)}, times);
+  return schedule;
+}
+
+TEST(ExecutorOracle, IsolatedCollectivesTakeTheirTimeAlone) {
+  const Cluster cluster = cluster_of(16);
+  Collectives collectives(cluster);
+  std::vector<int> ranks(16);
+  for (int rank = 0; rank < 16; ++rank) ranks[static_cast<std::size_t>(rank)] = rank;
+  for (const std::int64_t elements : {1LL, 1000LL, 100'000'000LL}) {
+    const Transfer alone = collectives.all_reduce(ranks, Bytes{2 * elements});
+    const std::unique_ptr<CollectiveNetwork> network = make_flow_network(cluster);
+    const Totals totals = simulate(all_reduces(elements, 3), FixedDurations{}, *network);
+    EXPECT_EQ(totals.step.ps(), 3 * alone.alone.ps());
+    std::int64_t intra = 0;
+    std::int64_t inter = 0;
+    for (const RankTotals& rank : totals.ranks) {
+      EXPECT_EQ(rank.exposed_communication, totals.step);
+      intra += rank.sent_intra_node;
+      inter += rank.sent_inter_node;
+    }
+    EXPECT_EQ(intra, 3 * alone.intra_node_bytes);
+    EXPECT_EQ(inter, 3 * alone.inter_node_bytes);
+    for (const LinkLoad& load : alone.loads) {
+      EXPECT_EQ(totals.link_bytes[static_cast<std::size_t>(load.link)], 3 * load.bytes);
+    }
+  }
+}
+
+TEST(ExecutorOracle, CollectiveScaleScalesTimesAndKeepsBytes) {
+  const Cluster cluster = cluster_of(16);
+  const Schedule schedule = all_reduces(1'000'000, 1);
+  const std::unique_ptr<CollectiveNetwork> once = make_flow_network(cluster);
+  const std::unique_ptr<CollectiveNetwork> twice = make_flow_network(cluster, 2);
+  const Totals a = simulate(schedule, FixedDurations{}, *once);
+  const Totals b = simulate(schedule, FixedDurations{}, *twice);
+  EXPECT_NEAR(static_cast<double>(b.step.ps()), 2.0 * static_cast<double>(a.step.ps()), 2);
+  EXPECT_EQ(a.link_bytes, b.link_bytes);
+}
+
+TEST(ExecutorOracle, CollectivesThatShareLinksTakeLongerThanAloneAndNoLongerThanInTurn) {
+  // Two communicators over the same two nodes at once (roles 0 and 1), 2 and 4 GB.
+  const Cluster cluster = cluster_of(16);
+  Schedule schedule = make_schedule(16, {"a", "b"});
+  std::vector<std::int32_t> ranks;
+  for (int rank = 0; rank < 16; ++rank) ranks.push_back(rank);
+  add_group(schedule, ranks, 0);
+  add_group(schedule, ranks, 1);
+  for (int rank = 0; rank < 16; ++rank) {
+    add_program(schedule, rank, {all_reduce("small", 0, 1'000'000'000), all_reduce("large", 1, 2'000'000'000)});
+  }
+  Collectives collectives(cluster);
+  const Transfer small = collectives.all_reduce(ranks, Bytes{2'000'000'000});
+  const Transfer large = collectives.all_reduce(ranks, Bytes{4'000'000'000});
+  const std::unique_ptr<CollectiveNetwork> network = make_flow_network(cluster);
+  const Totals totals = simulate(schedule, FixedDurations{}, *network);
+  EXPECT_GT(totals.step, large.alone);
+  EXPECT_LE(totals.step.ps(), (small.alone + large.alone).ps() + 2);
+  double peak = 0;
+  for (const double part : totals.link_peak_utilisation) peak = std::max(peak, part);
+  EXPECT_GT(peak, 0.5);
+  EXPECT_LE(peak, 1 + 1e-9);
+}
+
+TEST(ExecutorOracle, KernelsTakeWhatTheModelSays) {
+  const Cluster cluster = cluster_of(1);
+  const Expected<KernelModel> model = load_kernel_model(cluster.device(), LONGHAUL_SOURCE_ROOT);
+  ASSERT_TRUE(model.has_value());
+  // One elementwise op over 2 x 10^8 bytes, after one launch.
+  Schedule schedule = make_schedule(1, {});
+  Op op = kernel("zero");
+  op.operands = {flat_view(step_tensor(kBufferKind), 100'000'000, Access::kWrite)};
+  add_program(schedule, 0, {op});
+  const Time launch = Time::from_seconds(model->launch_seconds());
+  const double seconds = model->elementwise(Bytes{200'000'000}).seconds;
+  EXPECT_EQ(simulate(schedule, cluster, *model).step, launch + Time::from_seconds(seconds));
+  SimulationOptions options;
+  options.kernel_scale = 3;
+  EXPECT_EQ(simulate(schedule, cluster, *model, options).step, launch + Time::from_seconds(seconds * 3));
+}
+
+}  // namespace
+}  // namespace longhaul
