@@ -4,8 +4,9 @@
 // The topology of two nodes is a Boost.Graph at build time; shortest paths in it (NVLink cheapest, then the NIC, then
 // the spine: rails first) give route templates. Nodes are identical, so a route between any two ranks is a template
 // moved to their nodes: O(1), no table over pairs. Memory is O(links); building is O(links).
-// Invariants: immutable after build; `links()[id]` is dense; routes are deterministic, and no link appears twice in one.
-// Ignores: leaf-to-spine links of a non-blocking fabric (the NICs under a leaf cannot ask for more than they carry).
+// Invariants: immutable after build; `links()[id]` is dense; routes are deterministic, and no link appears twice in
+// one. Ignores: leaf-to-spine links of a non-blocking fabric (the NICs under a leaf cannot ask for more than they
+// carry).
 #pragma once
 
 #include <boost/container/static_vector.hpp>
@@ -72,8 +73,8 @@ class Cluster {
   RouteTemplates templates_;
 };
 
-// Checks `gpus` against the topology: at least 1, not above a fixed size, and a multiple of gpus_per_node unless it fits
-// in one node. `file` and `path` locate the GPU count in error messages.
+// Checks `gpus` against the topology: at least 1, not above a fixed size, and a multiple of gpus_per_node unless it
+// fits in one node. `file` and `path` locate the GPU count in error messages.
 Expected<Cluster> make_cluster(const Topology& topology, int gpus, const std::string& file = "<command line>",
                                const std::string& path = "/gpus");
 

@@ -46,8 +46,8 @@ TopologySummary describe_topology(const Cluster& cluster) {
     const auto links = std::count_if(cluster.links().begin(), cluster.links().end(),
                                      [&](const Link& link) { return link.link_class == kind; });
     if (links == 0) continue;
-    summary.link_classes.push_back({link_class.name, link_class.scope, links, link_class.rated, link_class.effective(),
-                                    link_class.latency});
+    summary.link_classes.push_back(
+        {link_class.name, link_class.scope, links, link_class.rated, link_class.effective(), link_class.latency});
   }
   summary.bisection.value = bisection(cluster);
   return summary;

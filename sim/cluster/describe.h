@@ -13,8 +13,8 @@ namespace longhaul {
 struct LinkClassSummary {
   std::string name;
   LinkScope scope = LinkScope::kIntraNode;
-  std::int64_t links = 0;   // directed
-  BytesPerSecond rated;     // one link, one way
+  std::int64_t links = 0;  // directed
+  BytesPerSecond rated;    // one link, one way
   BytesPerSecond effective;
   Time latency;
 };

@@ -26,7 +26,8 @@ void read_nvlink(const Json& json, JsonReader& parent, Topology& topology) {
   const auto fabric = reader.required_choice("fabric", {"nvswitch", "pairs"});
   topology.node_fabric = fabric == "pairs" ? NodeFabric::kPairs : NodeFabric::kNvSwitch;
   topology.nvlink.name = "nvlink";
-  topology.nvlink.rated = BytesPerSecond::from_GBps(reader.required_number("gbytes_per_s", kMinRate, kMaxRate).value_or(1));
+  topology.nvlink.rated =
+      BytesPerSecond::from_GBps(reader.required_number("gbytes_per_s", kMinRate, kMaxRate).value_or(1));
   read_link(reader, topology.nvlink);
   // A step crosses a switch over two links: up and down.
   if (topology.node_fabric == NodeFabric::kNvSwitch) {
@@ -38,8 +39,8 @@ void read_nvlink(const Json& json, JsonReader& parent, Topology& topology) {
 // `fabric` is empty where the file's is faulty: then nothing is said about keys that depend on it.
 void read_rails(JsonReader& reader, const std::optional<std::string>& fabric, Topology& topology) {
   const bool rails = fabric == "rails";
-  const auto leaf = rails ? reader.required_integer("nodes_per_leaf", 1, kMaxNodes)
-                          : reader.integer("nodes_per_leaf", 1, kMaxNodes);
+  const auto leaf =
+      rails ? reader.required_integer("nodes_per_leaf", 1, kMaxNodes) : reader.integer("nodes_per_leaf", 1, kMaxNodes);
   const auto over = reader.number("oversubscription", 1, 1000);
   const bool no_rails = fabric && !rails;
   if (no_rails && leaf) reader.add_error("nodes_per_leaf", "has no meaning here", "only with \"fabric\": \"rails\"");
@@ -159,11 +160,10 @@ Expected<Topology> parse_topology(const Json& json, const std::string& file, con
   if (json.is_object() && json.contains("base")) return parse_patched(json, file, path, data_directory);
   if (json.is_object()) return parse_whole(json, file, path, data_directory);
   if (!json.is_string()) {
-    return tl::unexpected(Errors{
-        {file, path, fmt::format("is {}", describe(json)), "a topology name, a path, or an object", ""}});
+    return tl::unexpected(
+        Errors{{file, path, fmt::format("is {}", describe(json)), "a topology name, a path, or an object", ""}});
   }
-  const auto found =
-      find_shipped("topology", json.get<std::string>(), topology_folder(data_directory), file, path);
+  const auto found = find_shipped("topology", json.get<std::string>(), topology_folder(data_directory), file, path);
   if (!found) return tl::unexpected(found.error());
   const Expected<Json> value = read_json_file(*found);
   if (!value) return tl::unexpected(value.error());

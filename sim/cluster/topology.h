@@ -43,15 +43,15 @@ struct Topology {
   int gpus_per_node = 0;
   std::optional<int> nodes;  // set: exactly this many are there at most; not set: any number
   NodeFabric node_fabric = NodeFabric::kNvSwitch;
-  LinkClass nvlink;              // a GPU to the NVSwitch, or a GPU to one peer, one way
-  int nics_per_node = 0;         // GPU g uses NIC g * nics_per_node / gpus_per_node
-  LinkClass nic;                 // one NIC, one way
+  LinkClass nvlink;               // a GPU to the NVSwitch, or a GPU to one peer, one way
+  int nics_per_node = 0;          // GPU g uses NIC g * nics_per_node / gpus_per_node
+  LinkClass nic;                  // one NIC, one way
   std::optional<LinkClass> pcie;  // a GPU to its NIC, where that is narrower than the NIC; one way
   NetworkFabric network_fabric = NetworkFabric::kSingleSwitch;
-  Time ll_hop;                   // what NCCL takes for one hop over this network, LL protocol
-  Time simple_hop;               // the same, Simple protocol
-  int nodes_per_leaf = 0;        // rails only
-  double oversubscription = 1;   // rails only: NIC rate under a leaf over its rate to the spine; 1 is non-blocking
+  Time ll_hop;                  // what NCCL takes for one hop over this network, LL protocol
+  Time simple_hop;              // the same, Simple protocol
+  int nodes_per_leaf = 0;       // rails only
+  double oversubscription = 1;  // rails only: NIC rate under a leaf over its rate to the spine; 1 is non-blocking
 };
 
 // Reads a shipped name (`data_directory`/topologies/NAME.json) or a path. All faults at once; an unknown name lists the

@@ -91,9 +91,9 @@ void Collectives::time_exchange(const Peers& peers, Transfer& transfer) const {
     if (peers.largest_local > 0) {
       // Two stages, into the receiver's buffer and out of it: the first chunks fill the pipeline.
       const double others = static_cast<double>(peers.most) / (peers.most + 1);
-      const double fill = std::min(static_cast<double>(kFillMost) * others,
-                                   std::max(static_cast<double>(peers.largest_local),
-                                            static_cast<double>(kFillLeast) * others));
+      const double fill =
+          std::min(static_cast<double>(kFillMost) * others,
+                   std::max(static_cast<double>(peers.largest_local), static_cast<double>(kFillLeast) * others));
       const int near = std::max(1, peers.most - peers.most_inter_node);
       latency += fill / (2 * rate * (topology.node_fabric == NodeFabric::kPairs ? near : 1));
     }
@@ -101,8 +101,7 @@ void Collectives::time_exchange(const Peers& peers, Transfer& transfer) const {
       const LinkClass& link_class = cluster_->link_classes()[kind];
       if (link_class.name == topology.nvlink.name) {
         const double channels = kPairChannels * nccl.exchange_channel_rate * kGiga / rate;
-        efficiency[kind] =
-            peers.most == 1 ? std::min(kExchangeNvLinkEfficiency, channels) : kExchangeNvLinkEfficiency;
+        efficiency[kind] = peers.most == 1 ? std::min(kExchangeNvLinkEfficiency, channels) : kExchangeNvLinkEfficiency;
       } else if (link_class.name == topology.nic.name && peers.most_inter_node > 1) {
         efficiency[kind] = std::min(1.0, kExchangeNicEfficiency / link_class.efficiency);
       }

@@ -143,8 +143,7 @@ void FlowShare::solve_alone(BundleId id) {
       peak_[link] = std::max(peak_[link], std::min(1.0, total * entry.weight * inverse_bandwidth_[link]));
     }
   }
-  LH_ASSERT(total * bundle.tightest <= 1 + kLoadSlack, "a link loaded to {} of its bandwidth",
-            total * bundle.tightest);
+  LH_ASSERT(total * bundle.tightest <= 1 + kLoadSlack, "a link loaded to {} of its bandwidth", total * bundle.tightest);
   report(id, rate);
 }
 

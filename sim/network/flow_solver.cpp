@@ -13,8 +13,8 @@ namespace {
 struct Flow {
   const Transfer* transfer = nullptr;
   std::uint32_t tag = 0;
-  std::uint32_t generation = 0;  // of the slot; events of earlier flows in it are void
-  std::uint64_t order = 0;       // of the start
+  std::uint32_t generation = 0;     // of the slot; events of earlier flows in it are void
+  std::uint64_t order = 0;          // of the start
   FlowShare::BundleId bundle = -1;  // -1: bytes do not move yet
   double left = 0;                  // bytes on the reference link, at `since`
   double rate = 0;
@@ -28,9 +28,7 @@ struct Event {
   std::uint64_t order = 0;
   std::int32_t flow = 0;
   std::uint32_t generation = 0;
-  bool operator>(const Event& other) const {
-    return time != other.time ? time > other.time : order > other.order;
-  }
+  bool operator>(const Event& other) const { return time != other.time ? time > other.time : order > other.order; }
 };
 
 }  // namespace
@@ -172,7 +170,8 @@ void FlowSolver::State::set_rate(std::int32_t slot, double rate) {
   flow.since = now_;
   flow.rate = rate;
   const bool undisturbed = rate == share_.limit(flow.bundle) && flow.left == share_.reference(flow.bundle);
-  flow.finish = now_ + (undisturbed ? flow.transfer->alone - flow.transfer->latency : Time::from_seconds(flow.left / rate));
+  flow.finish =
+      now_ + (undisturbed ? flow.transfer->alone - flow.transfer->latency : Time::from_seconds(flow.left / rate));
   if (flow.finish >= flow.armed) return;
   flow.armed = flow.finish;
   push(slot, flow.armed);

@@ -70,8 +70,7 @@ const NcclConstants& nccl_constants(GpuGeneration generation) {
   return generation == GpuGeneration::kAmpere ? kAmpereConstants : kHopperConstants;
 }
 
-double ring_latency(const Cluster& cluster, const GroupShape& group, Protocol protocol, int steps,
-                    std::int64_t total) {
+double ring_latency(const Cluster& cluster, const GroupShape& group, Protocol protocol, int steps, std::int64_t total) {
   const NcclConstants& nccl = nccl_constants(cluster.device().generation);
   if (group.nodes == 1) return one_node_latency_us(nccl, group, protocol, steps, total) * kMicro;
   // steps is a multiple of n-1, so the same multiple of D-1 of them crosses nodes.
@@ -111,7 +110,7 @@ double ring_efficiency(const Cluster& cluster, const GroupShape& group, Protocol
 
 double tree_latency(const Cluster& cluster, const GroupShape& group) {
   const NcclConstants& nccl = nccl_constants(cluster.device().generation);
-  const int levels = std::bit_width(static_cast<unsigned>(group.nodes)) - 1;
+  const int levels = static_cast<int>(std::bit_width(static_cast<unsigned>(group.nodes))) - 1;
   return (nccl.start_us + 2 * (group.per_node - 1) * nccl.ll_step_us) * kMicro +
          2 * levels * cluster.topology().ll_hop.seconds();
 }

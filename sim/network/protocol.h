@@ -14,31 +14,31 @@
 namespace longhaul {
 
 struct NcclConstants {
-  double start_us;              // any launch
-  double ll_step_us;            // LL ring or tree step over NVLink
-  double ll_ramp_us;            // LL: while a step carries less than 4 KiB a channel, in proportion
-  double ll_channel_rate;       // LL: one channel copies no faster
+  double start_us;         // any launch
+  double ll_step_us;       // LL ring or tree step over NVLink
+  double ll_ramp_us;       // LL: while a step carries less than 4 KiB a channel, in proportion
+  double ll_channel_rate;  // LL: one channel copies no faster
   double ll128_start_us;
   double ll128_step_us;
-  double ll128_efficiency;      // of the link rate
+  double ll128_efficiency;  // of the link rate
   double simple_start_us;
   double simple_step_us;
-  double exchange_ll_us;        // grouped send/recv, LL
-  double exchange_channel_rate; // one channel of one peer, Simple
+  double exchange_ll_us;         // grouped send/recv, LL
+  double exchange_channel_rate;  // one channel of one peer, Simple
 };
 
-inline constexpr double kLlEfficiency = 0.5;          // four bytes of flag for four of data
+inline constexpr double kLlEfficiency = 0.5;           // four bytes of flag for four of data
 inline constexpr double kLlNetworkEfficiency = 0.125;  // LL over NICs, of their rated bandwidth
-inline constexpr double kLlCopy = 0.8;                // LL: local copies, in parts of one rank's share
-inline constexpr double kSimpleCopy = 0.54;           // LL128 and Simple: the same
-inline constexpr double kSimpleChunkRate = 230;       // Simple: a step waits for a chunk of up to 512 KiB at this rate
-inline constexpr double kNetworkLlStepUs = 2;         // floor of an NVLink step when the ring also crosses NICs, LL
-inline constexpr double kNetworkSimpleStepUs = 3;     // the same, Simple
-inline constexpr double kTreeLlRate = 9;              // LL tree over nodes: bytes of the buffer
-inline constexpr double kExchangeLlRate = 6;          // LL exchange: bytes of the largest message
+inline constexpr double kLlCopy = 0.8;                 // LL: local copies, in parts of one rank's share
+inline constexpr double kSimpleCopy = 0.54;            // LL128 and Simple: the same
+inline constexpr double kSimpleChunkRate = 230;        // Simple: a step waits for a chunk of up to 512 KiB at this rate
+inline constexpr double kNetworkLlStepUs = 2;          // floor of an NVLink step when the ring also crosses NICs, LL
+inline constexpr double kNetworkSimpleStepUs = 3;      // the same, Simple
+inline constexpr double kTreeLlRate = 9;               // LL tree over nodes: bytes of the buffer
+inline constexpr double kExchangeLlRate = 6;           // LL exchange: bytes of the largest message
 inline constexpr double kExchangeSimpleUs = 6.3;
-inline constexpr double kExchangeNvLinkEfficiency = 0.83;  // many sends at once, of the effective NVLink rate
-inline constexpr double kExchangeNicEfficiency = 0.75;     // many sends at once, of the rated NIC bandwidth
+inline constexpr double kExchangeNvLinkEfficiency = 0.83;   // many sends at once, of the effective NVLink rate
+inline constexpr double kExchangeNicEfficiency = 0.75;      // many sends at once, of the rated NIC bandwidth
 inline constexpr std::int64_t kExchangeLlBytes = 16 << 10;  // a message up to this goes by LL
 inline constexpr int kMaxChannels = 24;
 
@@ -46,9 +46,9 @@ const NcclConstants& nccl_constants(GpuGeneration generation);
 
 // The group of a collective as far as time is concerned.
 struct GroupShape {
-  int ranks = 0;        // n
-  int nodes = 0;        // D
-  int per_node = 0;     // the most members on one node
+  int ranks = 0;          // n
+  int nodes = 0;          // D
+  int per_node = 0;       // the most members on one node
   double local_rate = 0;  // GB/s that one member can send to the others of its node
 };
 

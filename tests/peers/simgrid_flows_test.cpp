@@ -46,7 +46,8 @@ Case random_case(int number) {
     const std::int64_t hops = random.integer(1, 6);
     while (static_cast<std::int64_t>(path.size()) < std::min(hops, used)) {
       // Spread over all classes: NVLinks come first in the numbering.
-      const auto link = static_cast<LinkId>(random.integer(0, used - 1) * (links - 1) / std::max<std::int64_t>(1, used - 1));
+      const auto link =
+          static_cast<LinkId>(random.integer(0, used - 1) * (links - 1) / std::max<std::int64_t>(1, used - 1));
       if (std::find(path.begin(), path.end(), link) == path.end()) path.push_back(link);
     }
     result.paths.push_back(path);
@@ -59,8 +60,8 @@ Case random_case(int number) {
 std::vector<Time> solve(const Case& problem) {
   std::vector<Transfer> transfers;
   for (std::size_t flow = 0; flow < problem.paths.size(); ++flow) {
-    transfers.push_back(path_transfer(problem.cluster, problem.paths[flow], problem.bytes[flow],
-                                      Time::from_seconds(kLatencySeconds)));
+    transfers.push_back(
+        path_transfer(problem.cluster, problem.paths[flow], problem.bytes[flow], Time::from_seconds(kLatencySeconds)));
   }
   std::vector<Start> starts;
   for (std::size_t flow = 0; flow < transfers.size(); ++flow) {

@@ -23,8 +23,9 @@ Transfer any_uneven_transfer(const Cluster& cluster) {
   for (LinkId link = 0; link < 12; ++link) {
     if ((links >> link & 1u) == 0 && (links != 0 || link != 5)) continue;
     transfer.loads.push_back({link, *rc::gen::inRange<std::int64_t>(1, 1'000'000)});
-    transfer.byte_seconds = std::max(transfer.byte_seconds, Bytes{transfer.loads.back().bytes} /
-                                                                cluster.links()[static_cast<std::size_t>(link)].bandwidth);
+    transfer.byte_seconds =
+        std::max(transfer.byte_seconds,
+                 Bytes{transfer.loads.back().bytes} / cluster.links()[static_cast<std::size_t>(link)].bandwidth);
   }
   transfer.byte_seconds *= *rc::gen::element(1.0, 1.25, 2.0, 8.0);
   return transfer;

@@ -18,7 +18,7 @@ const Cluster& cluster_number(int number) {
     narrow.oversubscription = 4;
     return std::vector<Cluster>{shipped_cluster("dgx-h200-ndr", 64), shipped_cluster("dgx-a100-hdr", 24),
                                 shipped_cluster("a100-40gb-2x4", 8), shipped_cluster("a800-4x8", 32),
-                                *make_cluster(narrow, 40), shipped_cluster("dgx-h100-ndr", 5)};
+                                *make_cluster(narrow, 40),           shipped_cluster("dgx-h100-ndr", 5)};
   }();
   return clusters[static_cast<std::size_t>(number)];
 }

@@ -52,8 +52,8 @@ std::string without_source(const nlohmann::json& object, const std::string& path
 }
 
 TEST(ShippedTopologies, AreTheOnesPromised) {
-  EXPECT_EQ(shipped_topologies(kRoot), (std::vector<std::string>{"a100-40gb-2x4", "a800-4x8", "dgx-a100-hdr",
-                                                                 "dgx-h100-ndr", "dgx-h200-ndr"}));
+  EXPECT_EQ(shipped_topologies(kRoot),
+            (std::vector<std::string>{"a100-40gb-2x4", "a800-4x8", "dgx-a100-hdr", "dgx-h100-ndr", "dgx-h200-ndr"}));
 }
 
 TEST(ShippedTopologies, AreValid) {

@@ -27,9 +27,10 @@ std::vector<std::string> errors_of(const char* text) {
 using Lines = std::vector<std::string>;
 
 TEST(TopologyErrors, UnknownName) {
-  EXPECT_EQ(errors_of(R"("dgx-h20-ndr")"),
-            Lines{"s.json: /topology: \"dgx-h20-ndr\" is not a shipped topology; expected one of a100-40gb-2x4, a800-4x8, "
-                  "dgx-a100-hdr, dgx-h100-ndr, dgx-h200-ndr, or a path to a file; did you mean \"dgx-h200-ndr\"?"});
+  EXPECT_EQ(
+      errors_of(R"("dgx-h20-ndr")"),
+      Lines{"s.json: /topology: \"dgx-h20-ndr\" is not a shipped topology; expected one of a100-40gb-2x4, a800-4x8, "
+            "dgx-a100-hdr, dgx-h100-ndr, dgx-h200-ndr, or a path to a file; did you mean \"dgx-h200-ndr\"?"});
 }
 
 TEST(TopologyErrors, NoSuchFile) {
@@ -43,29 +44,31 @@ TEST(TopologyErrors, WrongType) {
 }
 
 TEST(TopologyErrors, UnknownBase) {
-  EXPECT_EQ(errors_of(R"({"base": "a800-4x9"})"),
-            Lines{"s.json: /topology/base: \"a800-4x9\" is not a shipped topology; expected one of a100-40gb-2x4, "
-                  "a800-4x8, dgx-a100-hdr, dgx-h100-ndr, dgx-h200-ndr, or a path to a file; did you mean \"a800-4x8\"?"});
+  EXPECT_EQ(
+      errors_of(R"({"base": "a800-4x9"})"),
+      Lines{"s.json: /topology/base: \"a800-4x9\" is not a shipped topology; expected one of a100-40gb-2x4, "
+            "a800-4x8, dgx-a100-hdr, dgx-h100-ndr, dgx-h200-ndr, or a path to a file; did you mean \"a800-4x8\"?"});
 }
 
 TEST(TopologyErrors, AllAtOnceInAPatchedTopology) {
-  EXPECT_EQ(errors_of(R"({"base": "dgx-h200-ndr", "device": "h20", "gpus_per_node": 8, "nodes": -1, "scale_nvlnk": 2,
+  EXPECT_EQ(
+      errors_of(R"({"base": "dgx-h200-ndr", "device": "h20", "gpus_per_node": 8, "nodes": -1, "scale_nvlnk": 2,
                          "scale_network": 0, "nvlink": {"gbytes_per_s": 0, "efficiency": 1.2, "latency_us": -1},
                          "network": {"nics_per_node": 3, "fabric": "rail", "nccl_ll_hop_us": "8"}})"),
-            (Lines{
-                "s.json: /topology/device: \"h20\" is not a shipped device; expected one of a100-40gb, a100-80gb, a800, "
-                "h100, h200, h800, or a path to a file; did you mean \"h200\"?",
-                "s.json: /topology/nodes: is -1; expected an integer from 1 to 1048576",
-                "s.json: /topology/nvlink/gbytes_per_s: is 0; expected a number from 0.001 to 100000",
-                "s.json: /topology/nvlink/efficiency: is 1.2; expected a number from 0.01 to 1",
-                "s.json: /topology/nvlink/latency_us: is -1; expected a number from 0 to 1000",
-                "s.json: /topology/network/fabric: is \"rail\"; expected one of rails, single-switch; did you mean "
-                "\"rails\"?",
-                "s.json: /topology/network/nccl_ll_hop_us: is \"8\"; expected a number from 0 to 10000",
-                "s.json: /topology/network/nics_per_node: is 3; expected a divisor of gpus_per_node, 8",
-                "s.json: /topology/scale_network: is 0; expected a number from 0.001 to 1000",
-                "s.json: /topology/scale_nvlnk: unknown key; did you mean \"scale_nvlink\"?",
-            }));
+      (Lines{
+          "s.json: /topology/device: \"h20\" is not a shipped device; expected one of a100-40gb, a100-80gb, a800, "
+          "h100, h200, h800, or a path to a file; did you mean \"h200\"?",
+          "s.json: /topology/nodes: is -1; expected an integer from 1 to 1048576",
+          "s.json: /topology/nvlink/gbytes_per_s: is 0; expected a number from 0.001 to 100000",
+          "s.json: /topology/nvlink/efficiency: is 1.2; expected a number from 0.01 to 1",
+          "s.json: /topology/nvlink/latency_us: is -1; expected a number from 0 to 1000",
+          "s.json: /topology/network/fabric: is \"rail\"; expected one of rails, single-switch; did you mean "
+          "\"rails\"?",
+          "s.json: /topology/network/nccl_ll_hop_us: is \"8\"; expected a number from 0 to 10000",
+          "s.json: /topology/network/nics_per_node: is 3; expected a divisor of gpus_per_node, 8",
+          "s.json: /topology/scale_network: is 0; expected a number from 0.001 to 1000",
+          "s.json: /topology/scale_nvlnk: unknown key; did you mean \"scale_nvlink\"?",
+      }));
 }
 
 TEST(TopologyErrors, MissingParts) {
@@ -81,10 +84,11 @@ TEST(TopologyErrors, MissingParts) {
 }
 
 TEST(TopologyErrors, RailKeysOnASingleSwitch) {
-  EXPECT_EQ(errors_of(R"({"base": "a800-4x8", "network": {"nodes_per_leaf": 4, "oversubscription": 2}})"),
-            (Lines{"s.json: /topology/network/nodes_per_leaf: has no meaning here; expected only with \"fabric\": \"rails\"",
-                   "s.json: /topology/network/oversubscription: has no meaning here; expected only with \"fabric\": "
-                   "\"rails\""}));
+  EXPECT_EQ(
+      errors_of(R"({"base": "a800-4x8", "network": {"nodes_per_leaf": 4, "oversubscription": 2}})"),
+      (Lines{"s.json: /topology/network/nodes_per_leaf: has no meaning here; expected only with \"fabric\": \"rails\"",
+             "s.json: /topology/network/oversubscription: has no meaning here; expected only with \"fabric\": "
+             "\"rails\""}));
 }
 
 TEST(TopologyErrors, InlineDevice) {
@@ -107,35 +111,41 @@ TEST(TopologyErrors, DeviceOfAWrongType) {
 TEST(TopologyErrors, AFaultInTheFileOfTheBaseIsNamedThere) {
   const std::string file = testing::TempDir() + "/longhaul_base.json";
   std::ofstream(file) << R"({"schema": "topology/1", "name": "x", "device": "h200", "gpus_per_node": 8})";
-  EXPECT_EQ(texts(parse_topology(*parse_json("{\"base\": \"" + file + "\"}", "s.json"), "s.json", "/topology", kRoot)),
-            (Lines{file + ": /nvlink: is missing; expected an object", file + ": /network: is missing; expected an object"}));
+  EXPECT_EQ(
+      texts(parse_topology(*parse_json("{\"base\": \"" + file + "\"}", "s.json"), "s.json", "/topology", kRoot)),
+      (Lines{file + ": /nvlink: is missing; expected an object", file + ": /network: is missing; expected an object"}));
   std::filesystem::remove(file);
 }
 
 TEST(DeviceErrors, UnknownName) {
-  EXPECT_EQ(texts(read_device("a100", kRoot)),
-            Lines{"a100: \"a100\" is not a shipped device; expected one of a100-40gb, a100-80gb, a800, h100, h200, h800, or "
-                  "a path to a file; did you mean \"a800\"?"});
+  EXPECT_EQ(
+      texts(read_device("a100", kRoot)),
+      Lines{"a100: \"a100\" is not a shipped device; expected one of a100-40gb, a100-80gb, a800, h100, h200, h800, or "
+            "a path to a file; did you mean \"a800\"?"});
 }
 
 TEST(ClusterErrors, GpuCounts) {
   const Topology dgx = *read_topology("dgx-h200-ndr", kRoot);
   const Topology testbed = *read_topology("a800-4x8", kRoot);
   EXPECT_EQ(texts(make_cluster(dgx, 0, "s.json", "/gpus")), Lines{"s.json: /gpus: is 0; expected at least 1 GPU"});
-  EXPECT_EQ(texts(make_cluster(dgx, 20, "s.json", "/gpus")),
-            Lines{"s.json: /gpus: is 20; expected at most 8 GPUs, or a multiple of the 8 of a node of dgx-h200-ndr: 16 or "
-                  "24"});
+  EXPECT_EQ(
+      texts(make_cluster(dgx, 20, "s.json", "/gpus")),
+      Lines{"s.json: /gpus: is 20; expected at most 8 GPUs, or a multiple of the 8 of a node of dgx-h200-ndr: 16 or "
+            "24"});
   EXPECT_EQ(texts(make_cluster(testbed, 36, "s.json", "/gpus")),
             Lines{"s.json: /gpus: is 36; expected at most 32 GPUs, all that a800-4x8 has"});
-  EXPECT_EQ(texts(make_cluster(dgx, 1 << 21)), Lines{"<command line>: /gpus: is 2097152; expected at most 1048576 GPUs"});
+  EXPECT_EQ(texts(make_cluster(dgx, 1 << 21)),
+            Lines{"<command line>: /gpus: is 2097152; expected at most 1048576 GPUs"});
   EXPECT_TRUE(make_cluster(dgx, 5).has_value());
   EXPECT_TRUE(make_cluster(testbed, 32).has_value());
 }
 
 TEST(Overrides, ScaleAndPatch) {
-  const Topology topology = *parse_topology(
-      *parse_json(R"({"base": "dgx-h200-ndr", "scale_nvlink": 0.5, "scale_network": 2, "nodes": 4,
-                      "network": {"efficiency": 1}})", "s.json"), "s.json", "/topology", kRoot);
+  const Topology topology =
+      *parse_topology(*parse_json(R"({"base": "dgx-h200-ndr", "scale_nvlink": 0.5, "scale_network": 2, "nodes": 4,
+                      "network": {"efficiency": 1}})",
+                                  "s.json"),
+                      "s.json", "/topology", kRoot);
   EXPECT_DOUBLE_EQ(topology.nvlink.rated.value, 225e9);
   EXPECT_DOUBLE_EQ(topology.nic.effective().value, 100e9);
   EXPECT_EQ(topology.nodes, 4);
