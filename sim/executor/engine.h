@@ -106,6 +106,12 @@ class Engine {
     std::int32_t index = 0;  // among all members of the group
     std::int8_t stream = -1; // where it waits now
   };
+  struct CachedTransfer {
+    CollectiveNetwork::TransferId transfer = -1;
+    GroupId group = 0;
+    CollectiveKind kind = CollectiveKind::kExchange;
+    std::int64_t bytes = 0;
+  };
   enum class EventKind : std::uint64_t { kRank, kMeeting, kNetwork };
 
   // setup.cpp
@@ -207,7 +213,7 @@ class Engine {
   std::vector<Meeting> meetings_;       // by group
   std::vector<MeetingMember> members_;
   std::vector<std::int32_t> member_slot_;  // by rank, role: index into members_, -1 if none
-  std::unordered_map<std::uint64_t, CollectiveNetwork::TransferId> transfers_;  // looked up only, never walked
+  std::unordered_map<std::uint64_t, CachedTransfer> transfers_;  // looked up only, never walked
   std::vector<std::uint32_t> finished_;
   std::vector<TensorId> scratch_ids_;
   Time network_armed_ = Time::max();

@@ -55,10 +55,17 @@ void Engine::arrive(std::int32_t rank, int id, Time now) {
 
 CollectiveNetwork::TransferId Engine::transfer_of(std::int32_t group) {
   Meeting& meeting = meetings_[static_cast<std::size_t>(group)];
-  std::uint64_t key = mix(static_cast<std::uint64_t>(group)) ^ meeting.key;
-  if (meeting.kind != CollectiveKind::kExchange) key ^= mix(static_cast<std::uint64_t>(meeting.bytes));
+  // Nested, so that the parts cannot stand for each other.
+  const std::uint64_t what =
+      meeting.kind == CollectiveKind::kExchange ? meeting.key : mix(meeting.key + static_cast<std::uint64_t>(meeting.bytes));
+  const std::uint64_t key = mix(mix(static_cast<std::uint64_t>(group)) + what);
   const auto found = transfers_.find(key);
-  if (found != transfers_.end()) return found->second;
+  if (found != transfers_.end()) {
+    const CachedTransfer& cached = found->second;
+    LH_ASSERT(cached.group == group && cached.kind == meeting.kind && cached.bytes == meeting.bytes,
+              "two collective calls share the key {}", key);
+    return cached.transfer;
+  }
 
   const std::vector<std::int32_t>& ranks = schedule_->groups[static_cast<std::size_t>(group)].members;
   std::vector<OpInstance> instances;
@@ -92,7 +99,7 @@ CollectiveNetwork::TransferId Engine::transfer_of(std::int32_t group) {
     received += bytes.received;
   }
   LH_ASSERT(sent == received, "{} in group {}: {} bytes sent, {} received", to_string(meeting.kind), group, sent, received);
-  transfers_.emplace(key, transfer);
+  transfers_.emplace(key, CachedTransfer{transfer, group, meeting.kind, meeting.bytes});
   return transfer;
 }
 

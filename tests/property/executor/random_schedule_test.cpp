@@ -206,6 +206,44 @@ RC_GTEST_PROP(Executor, TwoRunsAreEqual, ()) {
             fingerprint(simulate_case(schedule, durations).timeline.ops));
 }
 
+// Replicas of the same ranks that never meet: running one of them tells all of them.
+RC_GTEST_PROP(Executor, FoldedEqualsUnfolded, ()) {
+  const Case c = random_case();
+  const int replicas = *rc::gen::inRange(2, 4);
+  Schedule schedule = make(c);
+  for (int replica = 1; replica < replicas; ++replica) {
+    for (int rank = 0; rank < c.ranks; ++rank) {
+      RankInfo info = schedule.ranks[static_cast<std::size_t>(rank)];
+      for (GroupId& group : info.groups) {
+        if (group >= 0) group += static_cast<GroupId>(c.groups.size()) * replica;
+      }
+      info.representative = rank;
+      schedule.ranks.push_back(info);
+    }
+    for (const auto& [role, members] : c.groups) {
+      Group copy;
+      for (const std::int32_t rank : members) copy.members.push_back(rank + replica * c.ranks);
+      schedule.groups.push_back(copy);
+    }
+  }
+  FixedDurations durations = durations_of(c);
+  durations.beside_communication = 1.375;
+  SimulationOptions unfolded;
+  unfolded.unfolded = true;
+  const Outcome one = simulate_case(schedule, durations);
+  const Outcome all = simulate_case(schedule, durations, 1, unfolded);
+  RC_ASSERT(one.totals.step == all.totals.step);
+  RC_ASSERT(one.totals.ops * replicas == all.totals.ops);
+  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+    const RankTotals& a = one.totals.ranks[rank];
+    const RankTotals& b = all.totals.ranks[rank];
+    RC_ASSERT(a.compute == b.compute && a.kernel_kind == b.kernel_kind);
+    RC_ASSERT(a.imbalance == b.imbalance && a.exposed_communication == b.exposed_communication && a.launch == b.launch);
+    RC_ASSERT(a.slowdown == b.slowdown && a.communication == b.communication && a.end == b.end && a.tail == b.tail);
+    RC_ASSERT(a.sent_intra_node == b.sent_intra_node && a.received == b.received && a.peak_bytes == b.peak_bytes);
+  }
+}
+
 // Slowed kernels: the extra time is between nothing and the factor, and an undisturbed kernel takes exactly its time.
 RC_GTEST_PROP(Executor, SlowdownStaysWithinTheFactor, ()) {
   const Case c = random_case();
