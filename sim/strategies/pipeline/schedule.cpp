@@ -150,6 +150,13 @@ class PipelineScheduleBuilder {
     return options;
   }
 
+  // Members of one stage on one node do the same thing at the same time, but each sends over its own edge: one may stand
+  // for the others only where their edges share no link, that is where every GPU has a NIC of its own.
+  bool foldable() const {
+    return request_.cluster != nullptr &&
+           request_.cluster->topology().nics_per_node >= request_.cluster->topology().gpus_per_node;
+  }
+
   int rank_of(int replica, int stage, int member) const {
     return (replica * plan_.layout.pp + stage) * plan_.layout.sp + member;
   }
@@ -204,9 +211,8 @@ class PipelineScheduleBuilder {
           info(rank).program = id;
           info(rank).groups.assign(builder_.schedule.roles.size(), -1);
           info(rank).shapes.assign(plan_.replicas[static_cast<std::size_t>(replica)].chunks.size(), -1);
-          // Members of one stage on one node do the same thing at the same time.
           const int node_begin = rank / request_.gpus_per_node * request_.gpus_per_node;
-          info(rank).representative = std::max(rank_of(replica, stage, 0), node_begin);
+          info(rank).representative = foldable() ? std::max(rank_of(replica, stage, 0), node_begin) : rank;
         }
       }
     }
