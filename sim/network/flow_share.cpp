@@ -70,13 +70,13 @@ FlowShare::BundleId FlowShare::create(const Transfer& transfer) {
   bundle.rate = 0;
   bundle.peak_total = 0;
   bundle.shared_links = 0;
-  bundle.entries.clear();
-  bundle.entries.reserve(transfer.loads.size());
+  bundle.entries.resize(transfer.loads.size());
   const double inverse = 1 / bundle.reference;
-  for (const LinkLoad& load : transfer.loads) {
+  for (std::size_t i = 0; i < transfer.loads.size(); ++i) {
+    const LinkLoad& load = transfer.loads[i];
     const double weight = load.bytes == reference ? 1 : static_cast<double>(load.bytes) * inverse;
-    bundle.entries.push_back({load.link, weight, {}, {}});
-    link_in({id, static_cast<std::int32_t>(bundle.entries.size()) - 1});
+    bundle.entries[i] = {load.link, weight, {}, {}};
+    link_in({id, static_cast<std::int32_t>(i)});
   }
   return id;
 }
@@ -107,7 +107,11 @@ void FlowShare::unlink(Place place) {
 void FlowShare::remove(BundleId id) {
   Bundle& bundle = at(id);
   if (--bundle.flows > 0) return touch(id);
-  for (std::size_t i = 0; i < bundle.entries.size(); ++i) unlink({id, static_cast<std::int32_t>(i)});
+  if (bundle.shared_links == 0) {
+    for (const Entry& entry : bundle.entries) head_[static_cast<std::size_t>(entry.link)] = {};
+  } else {
+    for (std::size_t i = 0; i < bundle.entries.size(); ++i) unlink({id, static_cast<std::int32_t>(i)});
+  }
   bundle.transfer = nullptr;
   free_.push_back(id);
 }
@@ -185,6 +189,9 @@ void FlowShare::fill() {
   levels_.clear();
   for (const LinkId link : component_links_) {
     residual_[static_cast<std::size_t>(link)] = cluster_->links()[static_cast<std::size_t>(link)].bandwidth.value;
+    // One flow alone on a link is held by its own limit, which no link of it allows it to pass.
+    const Place head = head_[static_cast<std::size_t>(link)];
+    if (at(head).next.none() && at(head.bundle).flows == 1) continue;
     levels_.push_back({level_of(link), link});
   }
   for (const BundleId id : component_) levels_.push_back({at(id).limit, -1 - id});
