@@ -1,0 +1,48 @@
+#include "sim/strategies/context_parallel/batch_plans.h"
+
+#include <nlohmann/json.hpp>
+
+#include "sim/strategies/context_parallel/plan_json.h"
+#include "sim/strategies/step/replicas.h"
+
+namespace longhaul {
+
+tl::expected<std::vector<CpPlan>, std::string> plan_batch(const StrategyRequest& request,
+                                                          const SequencePlanner& planner) {
+  std::vector<CpPlan> plans;
+  const std::int64_t per_micro_batch = request.training.micro_batch_sequences;
+  const int chunks = micro_batch_count(*request.batch, request.degrees.dp, per_micro_batch);
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    for (int replica = 0; replica < request.degrees.dp; ++replica) {
+      std::vector<CpPlan> of_sequences;
+      for (const std::int32_t sequence : micro_batch(chunk, replica, request.degrees.dp, per_micro_batch)) {
+        const auto documents =
+            sequence_documents(*request.batch, request.batch->sequences[static_cast<std::size_t>(sequence)]);
+        tl::expected<CpPlan, std::string> plan = planner(documents, request.degrees.cp);
+        if (!plan) return tl::unexpected(plan.error());
+        of_sequences.push_back(std::move(*plan));
+      }
+      plans.push_back(concatenate(of_sequences));
+    }
+  }
+  return plans;
+}
+
+nlohmann::ordered_json plans_json(const std::vector<CpPlan>& plans, const StrategyRequest& request,
+                                  bool sharding_aware) {
+  auto json = nlohmann::ordered_json::array();
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    const std::int64_t rows = sharding_aware ? cp_loads(plans[i]).nonlast_max : plans[i].padded_tokens_per_rank;
+    auto entry = nlohmann::ordered_json::object();
+    entry["micro_batch"] = i / static_cast<std::size_t>(request.degrees.dp);
+    entry["replica"] = i % static_cast<std::size_t>(request.degrees.dp);
+    entry["sequences"] =
+        micro_batch(static_cast<int>(i) / request.degrees.dp, static_cast<int>(i) % request.degrees.dp,
+                    request.degrees.dp, request.training.micro_batch_sequences);
+    entry["plan"] = plan_json(plans[i], rows, request.model.kv_width(), 2);
+    json.push_back(std::move(entry));
+  }
+  return json;
+}
+
+}  // namespace longhaul

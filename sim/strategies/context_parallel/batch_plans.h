@@ -1,0 +1,23 @@
+// Context-parallel plans of a whole batch: one for each micro-batch of each replica.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+
+#include "sim/strategies/context_parallel/plan.h"
+#include "sim/strategies/strategy.h"
+
+namespace longhaul {
+
+using SequencePlanner =
+    std::function<tl::expected<CpPlan, std::string>(std::span<const PlannedDocument>, std::int64_t ranks)>;
+
+// By micro-batch (chunk x dp + replica): the plans of its sequences, one after the other. The error is the planner's.
+tl::expected<std::vector<CpPlan>, std::string> plan_batch(const StrategyRequest& request,
+                                                          const SequencePlanner& planner);
+
+// The same plans for `longhaul plan`. `sharding_aware`: a rank gives only what somebody can need (plan_json.h).
+nlohmann::ordered_json plans_json(const std::vector<CpPlan>& plans, const StrategyRequest& request,
+                                  bool sharding_aware);
+
+}  // namespace longhaul

@@ -1,0 +1,91 @@
+// Ring attention of a context-parallel group of N ranks: each rank keeps its queries, blocks of keys and values go round
+// (zhuzilin's ring-flash-attention and Transformer Engine's p2p; flashcp.md 2.3, basp.md 3.3).
+//
+// Step t = 0 .. N-1 of member i works on the block of member (i - t) mod N. A hop is one exchange: the block at hand goes
+// to (i + 1) mod N while the next comes from (i - 1) mod N; it is posted before the attention of the block at hand.
+// K and V stand side by side in one block, so that a hop is one message to one peer. M = rows x 2 kv_width x 2 bytes:
+//   forward   N - 1 hops of K, V                                    sends (N - 1) M a rank and layer
+//   backward  N - 1 hops of K, V, N hops of dK, dV (the last one home)   sends (2 N - 1) M
+// A full recompute repeats the forward pass. dK and dV travel in bf16, as in flashcp.md's "ring zigzag" row and one hop
+// more (the open code carries them in fp32: twice the bytes of those N hops).
+//
+// Hop t + 2 starts only after the attention of step t, as with two receive buffers: at most the block in use and the one
+// on its way are held. Own K and V are read in place at step 0 and packed once into the first send block. Steps t > 0
+// attend only with the query rows that see a key of the block, and read only the keys that some query sees (the halves
+// of zigzag); partial results are merged on those rows. The copies with which open code makes such halves contiguous
+// are not modelled. The backward pass writes dK, dV of a step apart and adds them to the sum that arrives from the left.
+// N = 1: attention in place, no communication.
+#pragma once
+
+#include <vector>
+
+#include "sim/strategies/step/attention_scheme.h"
+
+namespace longhaul {
+
+// Three tensor kinds a step must fit in their 2^12.
+constexpr int kMostRingRanks = 1024;
+
+// What one member does at one step.
+struct RingStepShape {
+  RowMapPtr block_rows;    // rows of the block at hand; equal in number on all members
+  RowListPtr query_rows;   // own rows that see the block (step 0: all)
+  RowListPtr key_rows;     // rows of the block that own queries see (step 0: all)
+  PieceListPtr pieces;     // rows count within query_rows and key_rows
+};
+
+class RingScheme : public AttentionScheme {
+ public:
+  // `group_size` N, 1 to kMostRingRanks.
+  explicit RingScheme(int group_size);
+
+  void declare(ScheduleBuilder& builder, const ModelShape& model, const AttentionTensors& tensors) override;
+  void forward(SegmentWriter& writer, const ForwardMode& mode) override;
+  void backward(SegmentWriter& writer, const ForwardMode& mode) override;
+
+  GroupRole role() const { return role_; }
+  // `steps`: of member `member`, one for each t.
+  void set_shape(ShapeSet& shape, int member, const std::vector<RingStepShape>& steps) const;
+
+ private:
+  // Slots and tensors of one step. Step 0 has the slots of the rank's own rows.
+  struct Step {
+    RowMapSlot block_map = 0;
+    RowListSlot query_rows = kAllRows, key_rows = kAllRows;
+    PieceSlot pieces = -1;
+    TensorKindId block = -1;       // K, V
+    TensorKindId block_grad = -1;  // dK, dV of this step alone; not at step 0
+    TensorKindId sum_grad = -1;    // dK, dV of all members that the block has passed
+  };
+
+  bool alone() const { return group_size_ == 1; }
+  bool last(int step) const { return step + 1 == group_size_; }
+  const Step& at(int step) const { return steps_[static_cast<std::size_t>(step)]; }
+  View own_columns(const TensorRef& qkv, Access access, int which) const;
+  View block_columns(const TensorRef& block, Access access, int which, RowListSlot rows = kAllRows) const;
+  EventSlot arrived(int step) const { return arrived_[step % 2]; }
+  void pack(SegmentWriter& writer, const TensorRef& qkv, std::uint8_t instance) const;
+  void hop(SegmentWriter& writer, int step, std::uint8_t instance) const;
+  void free_block(SegmentWriter& writer, int step, std::uint8_t instance) const;
+  Op attention_op(int step, const ForwardMode& mode, std::uint8_t block_instance) const;
+  void attend(SegmentWriter& writer, int step, const ForwardMode& mode) const;
+  void attend_backward(SegmentWriter& writer, int step, const ForwardMode& mode) const;
+  void add_gradients(SegmentWriter& writer, int step) const;
+  void hop_gradients(SegmentWriter& writer, int step) const;
+  // The sum after `step` hops; after N of them it is home and has the rank's own rows.
+  TensorRef sum_gradient(int step) const;
+
+  int group_size_;
+  ScheduleBuilder* builder_ = nullptr;
+  ModelShape model_;
+  AttentionTensors tensors_;
+  GroupRole role_ = -1;
+  std::vector<Step> steps_;
+  RowListSlot no_rows_ = kAllRows;
+  ExchangeSlot to_next_ = -1;
+  TensorKindId lse_ = -1, output_part_ = -1, lse_part_ = -1;
+  EventSlot packed_ = kNoEvent, attended_ = kNoEvent, summed_ = kNoEvent, sum_arrived_ = kNoEvent;
+  EventSlot arrived_[2] = {kNoEvent, kNoEvent};  // of odd and even hops: two are posted before the first is waited for
+};
+
+}  // namespace longhaul
