@@ -26,7 +26,8 @@ bool is_listed(const Op& op) {
   return std::any_of(op.acquire.begin(), op.acquire.end(), listed) ||
          std::any_of(op.release.begin(), op.release.end(), listed) ||
          std::any_of(op.operands.begin(), op.operands.end(), [&](const View& v) { return listed(v.tensor); }) ||
-         std::any_of(op.key_values.begin(), op.key_values.end(), [](const KeyValueOperand& k) { return k.chunks >= 0; });
+         std::any_of(op.key_values.begin(), op.key_values.end(),
+                     [](const KeyValueOperand& k) { return k.chunks >= 0; });
 }
 
 void add_parts(const Schedule& schedule, const Op& op, SegmentCode& code) {
@@ -91,7 +92,8 @@ void resolve_waits(const std::vector<Op>& ops, bool first, bool last, int stream
       const auto found = records.find(slot);
       if (found != records.end()) {
         // Earlier in the same stream: order holds anyway.
-        if (found->second.stream != op.stream) variant.waits.push_back({found->second.stream, false, found->second.done});
+        if (found->second.stream != op.stream)
+          variant.waits.push_back({found->second.stream, false, found->second.done});
         continue;
       }
       auto import = std::find(variant.imports.begin(), variant.imports.end(), slot);
@@ -187,7 +189,7 @@ const SegmentCosts& CodeCache::costs(int rank, const Block& block) {
   std::uint64_t key = static_cast<std::uint64_t>(block.segment) << 32;
   if (listed) {
     const std::int32_t shapes = shapes_of_rank_[static_cast<std::size_t>(rank)];
-    LH_ASSERT(shapes < (1 << 23) && block.segment < (1 << 15), "too many shape sets");
+    LH_ASSERT(shapes < (1 << 23), "{} distinct shape lists", shapes);
     key = (std::uint64_t{1} << 63) ^ (static_cast<std::uint64_t>(block.segment) << 48) ^
           (static_cast<std::uint64_t>(shapes) << 24) ^ static_cast<std::uint32_t>(block.chunk + 1);
   } else {

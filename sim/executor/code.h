@@ -41,10 +41,10 @@ struct OpCode {
   const Op* op = nullptr;
   std::uint32_t acquire_begin = 0;  // into SegmentCode::acquires and SegmentCosts::acquire_bytes
   std::uint32_t release_begin = 0;
-  std::uint32_t check_begin = 0;    // tensors that must be written when the op starts
-  std::uint32_t need_begin = 0;     // tensors that must be acquired when the op starts, and are written when it ends
+  std::uint32_t check_begin = 0;  // tensors that must be written when the op starts
+  std::uint32_t need_begin = 0;   // tensors that must be acquired when the op starts, and are written when it ends
   std::uint8_t acquires = 0, releases = 0, checks = 0, needs = 0;
-  bool listed = false;              // some tensor stands for a chunk list: take the general path
+  bool listed = false;  // some tensor stands for a chunk list: take the general path
 };
 
 struct SegmentCode {
@@ -70,16 +70,16 @@ struct Variant {
   std::vector<std::uint32_t> wait_begin;    // by op index, and one past the end
   std::vector<CodeWait> waits;
   std::vector<EventSlot> imports;
-  std::vector<Export> exports;              // the last record of each slot
-  std::vector<std::uint16_t> skipped;       // op indices that the guards leave out, rising
-  std::uint64_t stream_mask = 0;            // streams that have ops
+  std::vector<Export> exports;         // the last record of each slot
+  std::vector<std::uint16_t> skipped;  // op indices that the guards leave out, rising
+  std::uint64_t stream_mask = 0;       // streams that have ops
   std::int32_t op_count = 0;
 };
 
 struct OpCost {
-  std::int64_t value = 0;          // duration in ps; of a ring collective: its buffer's bytes
-  std::uint32_t launches = 0;      // launches of the segment up to and including this op, guards ignored
-  std::uint16_t send_parts = 0;    // exchanges: bit p: part p sends to (receives from) somebody
+  std::int64_t value = 0;        // duration in ps; of a ring collective: its buffer's bytes
+  std::uint32_t launches = 0;    // launches of the segment up to and including this op, guards ignored
+  std::uint16_t send_parts = 0;  // exchanges: bit p: part p sends to (receives from) somebody
   std::uint16_t receive_parts = 0;
   KernelKind kernel = KernelKind::kElementwise;
   bool empty = false;

@@ -32,8 +32,12 @@ Totals Engine::run() {
         // Any other entry than the earliest is stale: the stream it was for ends later by now, or has been dealt with.
         if (ranks_[static_cast<std::size_t>(index)].armed == event.time) run_rank(index, event.time);
         break;
-      case EventKind::kMeeting: start_meeting(index, event.time); break;
-      case EventKind::kNetwork: run_network(event.time); break;
+      case EventKind::kMeeting:
+        start_meeting(index, event.time);
+        break;
+      case EventKind::kNetwork:
+        run_network(event.time);
+        break;
     }
   }
   return finish_totals();
@@ -120,7 +124,8 @@ void Engine::issue_passes(std::int32_t rank, Time now) {
         code_.variant(block.segment, state.iteration == 0, state.iteration + 1 == block.iterations);
     if (variant.op_count > 0) {
       const std::uint32_t in_flight = state.passes_issued - state.passes_retired;
-      const bool full = in_flight >= pass_capacity_ || in_flight >= static_cast<std::uint32_t>(options_->launch_queue_passes) ||
+      const bool full = in_flight >= pass_capacity_ ||
+                        in_flight >= static_cast<std::uint32_t>(options_->launch_queue_passes) ||
                         state.outstanding + variant.op_count > options_->launch_queue_ops;
       if (in_flight > 0 && full) {
         state.host_blocked = true;
@@ -228,7 +233,8 @@ bool Engine::waits_met(std::int32_t rank, Stream& stream, const Variant& variant
     if (wait.imported) {
       record = imports_[slot * import_stride_ + wait.value];
     } else {
-      const std::uint32_t base = bases_[slot * static_cast<std::size_t>(stream_count_) + static_cast<std::size_t>(wait.stream)];
+      const std::uint32_t base =
+          bases_[slot * static_cast<std::size_t>(stream_count_) + static_cast<std::size_t>(wait.stream)];
       record = {base + wait.value, wait.stream};
     }
     if (stream_of(rank, record.stream).done >= record.done) continue;
@@ -321,8 +327,8 @@ void Engine::retire_op(std::int32_t rank, int id, Iteration& pass, Time now) {
 // Changes the rate of the running kernels when a transfer or host copy beside them starts or ends.
 void Engine::set_rate(std::int32_t rank, Time now) {
   Rank& state = ranks_[static_cast<std::size_t>(rank)];
-  const double slowdown = std::max(state.transfers > 0 ? communication_slowdown_ : 1.0,
-                                   state.host_copies > 0 ? copy_slowdown_ : 1.0);
+  const double slowdown =
+      std::max(state.transfers > 0 ? communication_slowdown_ : 1.0, state.host_copies > 0 ? copy_slowdown_ : 1.0);
   if (slowdown == state.slowdown) return;
   for (int id = 0; id < stream_count_; ++id) {
     Stream& stream = stream_of(rank, id);
@@ -343,12 +349,23 @@ void Engine::account(std::int32_t rank, Time now) {
   RankTotals& sums = totals(rank);
   const Time idle = now - state.idle_since;
   switch (state.cause) {
-    case Cause::kBusy: break;
-    case Cause::kImbalance: sums.imbalance += idle; break;
-    case Cause::kExposed: sums.exposed_communication += idle; break;
-    case Cause::kBubble: sums.bubble += idle; break;
-    case Cause::kLaunch: sums.launch += idle; break;
-    case Cause::kDone: LH_ASSERT(false, "rank {} goes on after its end", rank); break;
+    case Cause::kBusy:
+      break;
+    case Cause::kImbalance:
+      sums.imbalance += idle;
+      break;
+    case Cause::kExposed:
+      sums.exposed_communication += idle;
+      break;
+    case Cause::kBubble:
+      sums.bubble += idle;
+      break;
+    case Cause::kLaunch:
+      sums.launch += idle;
+      break;
+    case Cause::kDone:
+      LH_ASSERT(false, "rank {} goes on after its end", rank);
+      break;
   }
   state.cause = cause;
   state.idle_since = now;
@@ -365,10 +382,15 @@ Engine::Cause Engine::cause_of_idle(std::int32_t rank) const {
   for (int hop = 0; hop <= stream_count_; ++hop) {
     const Stream& stream = stream_of(rank, id);
     switch (stream.state) {
-      case StreamState::kRunning: return id == kComputeStream ? Cause::kBusy : Cause::kExposed;
-      case StreamState::kTransfer: return Cause::kExposed;
-      case StreamState::kIssue: return Cause::kLaunch;
-      case StreamState::kBlocked: id = stream.wait_stream; break;
+      case StreamState::kRunning:
+        return id == kComputeStream ? Cause::kBusy : Cause::kExposed;
+      case StreamState::kTransfer:
+        return Cause::kExposed;
+      case StreamState::kIssue:
+        return Cause::kLaunch;
+      case StreamState::kBlocked:
+        id = stream.wait_stream;
+        break;
       case StreamState::kArrived: {
         const Iteration& pass = pass_of(rank, stream);
         const std::size_t index = op_index(stream, id, pass);

@@ -40,12 +40,12 @@ class Engine {
     std::int64_t end = 0;
     std::int64_t start = 0;
     std::int64_t arrival = 0;
-    double remaining = 0;         // kRunning: work left at `updated`, in ps at full rate
+    double remaining = 0;  // kRunning: work left at `updated`, in ps at full rate
     std::int64_t updated = 0;
-    std::uint32_t done = 0;       // ops since the beginning
-    std::uint32_t pass = 0;       // number of the pass that it works in
+    std::uint32_t done = 0;  // ops since the beginning
+    std::uint32_t pass = 0;  // number of the pass that it works in
     std::uint32_t wait_target = 0;
-    std::uint16_t position = 0;   // in the pass's list of this stream
+    std::uint16_t position = 0;  // in the pass's list of this stream
     std::int8_t wait_stream = 0;
     StreamState state = StreamState::kExhausted;
   };
@@ -70,13 +70,13 @@ class Engine {
   enum class Cause : std::uint8_t { kBusy, kImbalance, kExposed, kBubble, kLaunch, kDone };
 
   struct Rank {
-    Time armed = Time::max();   // its earliest wake-up in the queue
-    Time now;                   // time of the last thing that it did
-    Time host;                  // when the host is free
+    Time armed = Time::max();  // its earliest wake-up in the queue
+    Time now;                  // time of the last thing that it did
+    Time host;                 // when the host is free
     Time idle_since;
     Time communication_since;
-    double slowdown = 1;        // of kernels, now
-    std::uint32_t work = 0;     // streams to look at
+    double slowdown = 1;     // of kernels, now
+    std::uint32_t work = 0;  // streams to look at
     std::uint32_t passes_issued = 0;
     std::uint32_t passes_retired = 0;
     std::int32_t outstanding = 0;  // ops issued and not in retired passes
@@ -103,8 +103,8 @@ class Engine {
   };
   struct MeetingMember {
     std::int32_t rank = 0;
-    std::int32_t index = 0;  // among all members of the group
-    std::int8_t stream = -1; // where it waits now
+    std::int32_t index = 0;   // among all members of the group
+    std::int8_t stream = -1;  // where it waits now
   };
   struct CachedTransfer {
     CollectiveNetwork::TransferId transfer = -1;
@@ -165,15 +165,19 @@ class Engine {
   std::string place(std::int32_t rank, const Iteration& pass, std::size_t index) const;
 
   Stream& stream_of(std::int32_t rank, int stream) {
-    return streams_[static_cast<std::size_t>(rank) * static_cast<std::size_t>(stream_count_) + static_cast<std::size_t>(stream)];
+    return streams_[static_cast<std::size_t>(rank) * static_cast<std::size_t>(stream_count_) +
+                    static_cast<std::size_t>(stream)];
   }
   const Stream& stream_of(std::int32_t rank, int stream) const {
-    return streams_[static_cast<std::size_t>(rank) * static_cast<std::size_t>(stream_count_) + static_cast<std::size_t>(stream)];
+    return streams_[static_cast<std::size_t>(rank) * static_cast<std::size_t>(stream_count_) +
+                    static_cast<std::size_t>(stream)];
   }
   std::size_t pass_slot(std::int32_t rank, std::uint32_t pass) const {
     return static_cast<std::size_t>(rank) * pass_capacity_ + (pass & (pass_capacity_ - 1));
   }
-  const Iteration& pass_of(std::int32_t rank, const Stream& stream) const { return passes_[pass_slot(rank, stream.pass)]; }
+  const Iteration& pass_of(std::int32_t rank, const Stream& stream) const {
+    return passes_[pass_slot(rank, stream.pass)];
+  }
   static std::size_t op_index(const Stream& stream, int id, const Iteration& pass) {
     return pass.variant->order[pass.variant->stream_begin[static_cast<std::size_t>(id)] + stream.position];
   }
@@ -203,16 +207,16 @@ class Engine {
 
   RadixQueue queue_;
   std::vector<Rank> ranks_;
-  std::vector<Stream> streams_;         // by rank, stream
-  std::vector<Iteration> passes_;           // by rank, ring of pass_capacity_
-  std::vector<std::uint32_t> bases_;    // by pass slot, stream: ops done before the pass
-  std::vector<Record> imports_;         // by pass slot, import
-  std::vector<Record> slots_;           // by rank, event slot: the latest record in issued passes
-  std::vector<std::uint32_t> issued_;   // by rank, stream: ops in issued passes
+  std::vector<Stream> streams_;        // by rank, stream
+  std::vector<Iteration> passes_;      // by rank, ring of pass_capacity_
+  std::vector<std::uint32_t> bases_;   // by pass slot, stream: ops done before the pass
+  std::vector<Record> imports_;        // by pass slot, import
+  std::vector<Record> slots_;          // by rank, event slot: the latest record in issued passes
+  std::vector<std::uint32_t> issued_;  // by rank, stream: ops in issued passes
   std::vector<RankMemory> memory_;
-  std::vector<Meeting> meetings_;       // by group
+  std::vector<Meeting> meetings_;  // by group
   std::vector<MeetingMember> members_;
-  std::vector<std::int32_t> member_slot_;  // by rank, role: index into members_, -1 if none
+  std::vector<std::int32_t> member_slot_;                        // by rank, role: index into members_, -1 if none
   std::unordered_map<std::uint64_t, CachedTransfer> transfers_;  // looked up only, never walked
   std::vector<std::uint32_t> finished_;
   std::vector<TensorId> scratch_ids_;

@@ -31,16 +31,18 @@ void Engine::arrive(std::int32_t rank, int id, Time now) {
   const GroupId group = schedule_->ranks[static_cast<std::size_t>(rank)].groups[role];
   Meeting& meeting = meetings_[static_cast<std::size_t>(group)];
   MeetingMember& member = members_[static_cast<std::size_t>(slot)];
-  LH_ASSERT(member.stream < 0, "{}: the rank is in two collectives of group {} at once", place(rank, pass, index), group);
+  LH_ASSERT(member.stream < 0, "{}: the rank is in two collectives of group {} at once", place(rank, pass, index),
+            group);
   if (meeting.arrived == 0) {
     meeting.kind = op.collective;
     meeting.bytes = cost.value;
     meeting.key = mix(static_cast<std::uint64_t>(op.collective));
     meeting.last_arrival = now;
   }
-  LH_ASSERT(meeting.kind == op.collective && (op.collective == CollectiveKind::kExchange || meeting.bytes == cost.value),
-            "{}: {} of {} bytes in group {}, but other members call {} of {} bytes", place(rank, pass, index),
-            to_string(op.collective), cost.value, group, to_string(meeting.kind), meeting.bytes);
+  LH_ASSERT(
+      meeting.kind == op.collective && (op.collective == CollectiveKind::kExchange || meeting.bytes == cost.value),
+      "{}: {} of {} bytes in group {}, but other members call {} of {} bytes", place(rank, pass, index),
+      to_string(op.collective), cost.value, group, to_string(meeting.kind), meeting.bytes);
   // Order of arrival must not matter: a sum over members. Ring collectives differ by their bytes alone.
   if (op.collective == CollectiveKind::kExchange) {
     const auto at = static_cast<std::uint64_t>(slot - meeting.members_begin);
@@ -56,8 +58,9 @@ void Engine::arrive(std::int32_t rank, int id, Time now) {
 CollectiveNetwork::TransferId Engine::transfer_of(std::int32_t group) {
   Meeting& meeting = meetings_[static_cast<std::size_t>(group)];
   // Nested, so that the parts cannot stand for each other.
-  const std::uint64_t what =
-      meeting.kind == CollectiveKind::kExchange ? meeting.key : mix(meeting.key + static_cast<std::uint64_t>(meeting.bytes));
+  const std::uint64_t what = meeting.kind == CollectiveKind::kExchange
+                                 ? meeting.key
+                                 : mix(meeting.key + static_cast<std::uint64_t>(meeting.bytes));
   const std::uint64_t key = mix(mix(static_cast<std::uint64_t>(group)) + what);
   const auto found = transfers_.find(key);
   if (found != transfers_.end()) {
@@ -98,7 +101,8 @@ CollectiveNetwork::TransferId Engine::transfer_of(std::int32_t group) {
     sent += bytes.sent_intra_node + bytes.sent_inter_node;
     received += bytes.received;
   }
-  LH_ASSERT(sent == received, "{} in group {}: {} bytes sent, {} received", to_string(meeting.kind), group, sent, received);
+  LH_ASSERT(sent == received, "{} in group {}: {} bytes sent, {} received", to_string(meeting.kind), group, sent,
+            received);
   transfers_.emplace(key, CachedTransfer{transfer, group, meeting.kind, meeting.bytes});
   return transfer;
 }

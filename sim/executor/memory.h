@@ -1,9 +1,9 @@
 // Device memory of one rank while a simulation runs: which tensors it holds, and how many bytes of each category.
 //
-// Tensors are the keys of TensorId::key() (kind below 2^12, so bits 60.. are free for flags) in an open-addressing table
-// with linear probing and backward-shift deletion: 8 bytes a slot, no tombstones.
-// Invariants, asserted: acquired once, released once while held, read only when written, level back at the start.
-// Ignores: fragmentation and the allocator's rounding.
+// Tensors are the keys of TensorId::key() (kind below 2^12, so bits 60.. are free for flags) in an open-addressing
+// table with linear probing and backward-shift deletion: 8 bytes a slot, no tombstones. Invariants, asserted: acquired
+// once, released once while held, read only when written, level back at the start. Ignores: fragmentation and the
+// allocator's rounding.
 #pragma once
 
 #include <cstdint>
@@ -62,7 +62,9 @@ class TensorTable {
   static constexpr std::uint64_t kFree = ~std::uint64_t{0};
   static constexpr std::size_t kNowhere = ~std::size_t{0};
 
-  std::size_t place(std::uint64_t key) const { return static_cast<std::size_t>((key * 0x9e3779b97f4a7c15ULL) >> shift_); }
+  std::size_t place(std::uint64_t key) const {
+    return static_cast<std::size_t>((key * 0x9e3779b97f4a7c15ULL) >> shift_);
+  }
   std::size_t next(std::size_t at) const { return (at + 1) & (slots_.size() - 1); }
   std::size_t find(std::uint64_t key) const {
     for (std::size_t at = place(key); slots_[at] != kFree; at = next(at)) {

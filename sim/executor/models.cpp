@@ -31,8 +31,10 @@ Sized attention_time(const KernelModel& model, const OpInstance& at) {
 
 Sized move_time(const KernelModel& model, const Schedule& schedule, const OpInstance& at) {
   const Bytes payload{touched_bytes(schedule, at) / 2};  // read once, written once
-  if (at.op->stream == kCopyInStream) return {model.copy(CopyKind::kHostToDevice, payload), KernelKind::kCopyHostToDevice};
-  if (at.op->stream == kCopyOutStream) return {model.copy(CopyKind::kDeviceToHost, payload), KernelKind::kCopyDeviceToHost};
+  if (at.op->stream == kCopyInStream)
+    return {model.copy(CopyKind::kHostToDevice, payload), KernelKind::kCopyHostToDevice};
+  if (at.op->stream == kCopyOutStream)
+    return {model.copy(CopyKind::kDeviceToHost, payload), KernelKind::kCopyDeviceToHost};
   return {model.copy(CopyKind::kDeviceToDevice, payload), KernelKind::kCopyDeviceToDevice};
 }
 
@@ -59,9 +61,10 @@ class FlowNetwork : public CollectiveNetwork {
     prepared.traffic.resize(ranks.size());
     for (const MemberTraffic& member : transfer.members) {
       const auto found = std::find(ranks.begin(), ranks.end(), member.rank);
-      LH_ASSERT(found != ranks.end(), "rank {} moves bytes for group {} without being a member", member.rank, call.group);
-      prepared.traffic[static_cast<std::size_t>(found - ranks.begin())] = {member.sent_intra_node, member.sent_inter_node,
-                                                                           member.received};
+      LH_ASSERT(found != ranks.end(), "rank {} moves bytes for group {} without being a member", member.rank,
+                call.group);
+      prepared.traffic[static_cast<std::size_t>(found - ranks.begin())] = {member.sent_intra_node,
+                                                                           member.sent_inter_node, member.received};
     }
     prepared.loads = transfer.loads;
     prepared.transfer = scaled(transfer);
@@ -84,7 +87,8 @@ class FlowNetwork : public CollectiveNetwork {
   std::vector<std::int64_t> link_bytes() const override {
     std::vector<std::int64_t> bytes(links_, 0);
     for (const Prepared& prepared : prepared_) {
-      for (const LinkLoad& load : prepared.loads) bytes[static_cast<std::size_t>(load.link)] += prepared.runs * load.bytes;
+      for (const LinkLoad& load : prepared.loads)
+        bytes[static_cast<std::size_t>(load.link)] += prepared.runs * load.bytes;
     }
     LH_ASSERT(scale_ != 1 || solver_.in_flight() > 0 || bytes == solver_.delivered(),
               "the network delivered other bytes than it was asked for");
@@ -105,11 +109,16 @@ class FlowNetwork : public CollectiveNetwork {
     const std::span<const int> ranks(members.data(), members.size());
     const Bytes bytes{call.buffer_bytes};
     switch (call.kind) {
-      case CollectiveKind::kAllReduce: return collectives_.all_reduce(ranks, bytes);
-      case CollectiveKind::kAllGather: return collectives_.all_gather(ranks, bytes);
-      case CollectiveKind::kReduceScatter: return collectives_.reduce_scatter(ranks, bytes);
-      case CollectiveKind::kBroadcast: return collectives_.broadcast(ranks, bytes);
-      case CollectiveKind::kExchange: return collectives_.exchange(exchange_messages(call));
+      case CollectiveKind::kAllReduce:
+        return collectives_.all_reduce(ranks, bytes);
+      case CollectiveKind::kAllGather:
+        return collectives_.all_gather(ranks, bytes);
+      case CollectiveKind::kReduceScatter:
+        return collectives_.reduce_scatter(ranks, bytes);
+      case CollectiveKind::kBroadcast:
+        return collectives_.broadcast(ranks, bytes);
+      case CollectiveKind::kExchange:
+        return collectives_.exchange(exchange_messages(call));
     }
     return {};
   }
@@ -141,7 +150,9 @@ bool by_pair(const PeerMessage& a, const PeerMessage& b) { return std::tie(a.fro
 OpDuration KernelDurations::duration(const Schedule& schedule, const OpInstance& at) const {
   Sized sized;
   switch (at.op->kind) {
-    case OpKind::kGemm: sized = gemm_time(*model_, schedule, at); break;
+    case OpKind::kGemm:
+      sized = gemm_time(*model_, schedule, at);
+      break;
     case OpKind::kAttention:
       // Rows without keys only have their outputs set.
       if (at.shape->pieces[static_cast<std::size_t>(at.op->pieces)]->pieces.empty()) {
@@ -150,17 +161,24 @@ OpDuration KernelDurations::duration(const Schedule& schedule, const OpInstance&
         sized = attention_time(*model_, at);
       }
       break;
-    case OpKind::kMove: sized = move_time(*model_, schedule, at); break;
+    case OpKind::kMove:
+      sized = move_time(*model_, schedule, at);
+      break;
     case OpKind::kMergePartials:
     case OpKind::kElementwise:
-    case OpKind::kOptimizer: sized.estimate = model_->elementwise(Bytes{touched_bytes(schedule, at)}); break;
-    case OpKind::kCollective: LH_ASSERT(false, "`{}` is a collective, not a kernel", at.op->label);
+    case OpKind::kOptimizer:
+      sized.estimate = model_->elementwise(Bytes{touched_bytes(schedule, at)});
+      break;
+    case OpKind::kCollective:
+      LH_ASSERT(false, "`{}` is a collective, not a kernel", at.op->label);
   }
   return {Time::from_seconds(sized.estimate.seconds * scale_), sized.kernel};
 }
 
 Time KernelDurations::launch() const { return Time::from_seconds(model_->launch_seconds()); }
-double KernelDurations::slowdown_beside_communication() const { return model_->compute_slowdown_beside_communication(); }
+double KernelDurations::slowdown_beside_communication() const {
+  return model_->compute_slowdown_beside_communication();
+}
 double KernelDurations::slowdown_beside_host_copy() const { return model_->compute_slowdown_beside_host_copy(); }
 
 std::vector<PeerMessage> exchange_messages(const CollectiveCall& call) {
@@ -171,8 +189,8 @@ std::vector<PeerMessage> exchange_messages(const CollectiveCall& call) {
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const OpInstance& at = call.members[i];
     for (const PeerBytes& peer : exchange_bytes(schedule, at)) {
-      LH_ASSERT(peer.peer >= 0 && static_cast<std::size_t>(peer.peer) < ranks.size(), "`{}`: no member {}", at.op->label,
-                peer.peer);
+      LH_ASSERT(peer.peer >= 0 && static_cast<std::size_t>(peer.peer) < ranks.size(), "`{}`: no member {}",
+                at.op->label, peer.peer);
       const std::int32_t other = ranks[static_cast<std::size_t>(peer.peer)];
       if (peer.send > 0) sends.push_back({ranks[i], other, Bytes{peer.send}});
       if (peer.receive > 0) receives.push_back({other, ranks[i], Bytes{peer.receive}});
@@ -181,11 +199,13 @@ std::vector<PeerMessage> exchange_messages(const CollectiveCall& call) {
     for (const CollectivePart& part : at.op->parts) {
       const ExchangeListPtr& list = at.shape->exchanges[static_cast<std::size_t>(part.exchange)];
       if (list == nullptr) continue;
-      const std::int64_t size = part.send.tensor.kind < 0
-                                    ? 0
-                                    : element_bytes(schedule.tensors[static_cast<std::size_t>(part.send.tensor.kind)].type);
+      const std::int64_t size =
+          part.send.tensor.kind < 0
+              ? 0
+              : element_bytes(schedule.tensors[static_cast<std::size_t>(part.send.tensor.kind)].type);
       for (const PeerExchange& peer : *list) {
-        if (static_cast<std::size_t>(peer.peer) == i && peer.send_rows) self += peer.send_rows->rows * peer.send_columns * size;
+        if (static_cast<std::size_t>(peer.peer) == i && peer.send_rows)
+          self += peer.send_rows->rows * peer.send_columns * size;
       }
     }
     if (self > 0) {
@@ -199,8 +219,8 @@ std::vector<PeerMessage> exchange_messages(const CollectiveCall& call) {
             receives.size());
   for (std::size_t i = 0; i < sends.size(); ++i) {
     LH_ASSERT(sends[i].from == receives[i].from && sends[i].to == receives[i].to && sends[i].bytes == receives[i].bytes,
-              "group {}: rank {} sends {} bytes to rank {}, which expects {} bytes from rank {}", call.group, sends[i].from,
-              sends[i].bytes.value, sends[i].to, receives[i].bytes.value, receives[i].from);
+              "group {}: rank {} sends {} bytes to rank {}, which expects {} bytes from rank {}", call.group,
+              sends[i].from, sends[i].bytes.value, sends[i].to, receives[i].bytes.value, receives[i].from);
   }
   return sends;
 }

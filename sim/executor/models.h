@@ -1,7 +1,8 @@
-// What the executor asks the time models: how long a kernel takes alone, and the network in which transfers share links.
+// What the executor asks the time models: how long a kernel takes alone, and the network in which transfers share
+// links.
 //
-// Two small interfaces, so that the engine is tested with fixed times and runs with calibrated ones. Answers are cached:
-// a duration is asked for once a (shape, segment, op), a transfer is prepared once a distinct collective call.
+// Two small interfaces, so that the engine is tested with fixed times and runs with calibrated ones. Answers are
+// cached: a duration is asked for once a (shape, segment, op), a transfer is prepared once a distinct collective call.
 // Both must be deterministic functions of what they are asked.
 #pragma once
 
@@ -40,7 +41,7 @@ struct CollectiveCall {
   const Schedule* schedule = nullptr;
   GroupId group = 0;
   CollectiveKind kind = CollectiveKind::kExchange;
-  std::int64_t buffer_bytes = 0;         // as collective_buffer_bytes; not for exchanges
+  std::int64_t buffer_bytes = 0;  // as collective_buffer_bytes; not for exchanges
   std::span<const OpInstance> members;
 };
 
@@ -68,8 +69,9 @@ class CollectiveNetwork {
   virtual std::vector<double> link_peak_utilisation() const = 0;
 };
 
-// Durations out of a kernel model. Gemm passes: backward with a transposed A is the weight gradient, backward without is
-// the input gradient, all else forward. A Move on a copy stream crosses the host link; elsewhere it copies in the device.
+// Durations out of a kernel model. Gemm passes: backward with a transposed A is the weight gradient, backward without
+// is the input gradient, all else forward. A Move on a copy stream crosses the host link; elsewhere it copies in the
+// device.
 class KernelDurations : public OpDurations {
  public:
   // `scale` multiplies every kernel's time (not the launch): a what-if knob. `model` must outlive this.

@@ -83,7 +83,8 @@ void Engine::set_up_groups() {
       const RankInfo& info = schedule_->ranks[static_cast<std::size_t>(ranks[i])];
       for (std::size_t role = 0; role < info.groups.size(); ++role) {
         if (info.groups[role] != static_cast<GroupId>(g)) continue;
-        member_slot_[static_cast<std::size_t>(ranks[i]) * roles + role] = static_cast<std::int32_t>(members_.size()) - 1;
+        member_slot_[static_cast<std::size_t>(ranks[i]) * roles + role] =
+            static_cast<std::int32_t>(members_.size()) - 1;
       }
     }
     meeting.member_count = static_cast<std::int32_t>(members_.size()) - meeting.members_begin;
@@ -155,7 +156,8 @@ Totals Engine::finish_totals() {
     RankTotals& sums = totals(rank);
     sums.tail = totals_.step - sums.end;
     const Time parts = sums.busy() + sums.idle();
-    LH_ASSERT(parts == totals_.step, "rank {}: parts sum to {} ps, the step is {} ps", rank, parts.ps(), totals_.step.ps());
+    LH_ASSERT(parts == totals_.step, "rank {}: parts sum to {} ps, the step is {} ps", rank, parts.ps(),
+              totals_.step.ps());
   }
   for (std::int32_t rank = 0; rank < count; ++rank) {
     if (runner_of(rank) != rank) totals(rank) = totals(runner_of(rank));
@@ -178,8 +180,8 @@ void Engine::check_residents(std::int32_t rank) {
     LH_ASSERT(memory.tensors.holds(key), "rank {}: resident {} was released", rank, describe_key(key));
   }
   LH_ASSERT(memory.tensors.size() == residents.size() && memory.total() == totals(rank).resident_bytes,
-            "rank {} ends with {} tensors and {} bytes, it began with {} and {}", rank, memory.tensors.size(), memory.total(),
-            residents.size(), totals(rank).resident_bytes);
+            "rank {} ends with {} tensors and {} bytes, it began with {} and {}", rank, memory.tensors.size(),
+            memory.total(), residents.size(), totals(rank).resident_bytes);
 }
 
 std::string Engine::waiting_text(std::int32_t rank, int id) const {
@@ -191,7 +193,8 @@ std::string Engine::waiting_text(std::int32_t rank, int id) const {
     const Op& op = *pass.code->ops[index].op;
     const GroupId group = schedule_->ranks[static_cast<std::size_t>(rank)].groups[static_cast<std::size_t>(op.role)];
     const Meeting& meeting = meetings_[static_cast<std::size_t>(group)];
-    text += fmt::format(" waits in group {} ({} of {} have arrived), missing", group, meeting.arrived, meeting.member_count);
+    text += fmt::format(" waits in group {} ({} of {} have arrived), missing", group, meeting.arrived,
+                        meeting.member_count);
     int named = 0;
     for (std::int32_t i = 0; i < meeting.member_count && named < 4; ++i) {
       const MeetingMember& member = members_[static_cast<std::size_t>(meeting.members_begin + i)];

@@ -37,13 +37,13 @@
 namespace longhaul {
 
 struct SimulationOptions {
-  bool unfolded = false;               // run every rank, whatever its representative
+  bool unfolded = false;  // run every rank, whatever its representative
   std::int32_t launch_queue_ops = 1024;
   std::int32_t launch_queue_passes = 32;  // the same bound in segment passes
-  TimelineSink* sink = nullptr;        // none: totals only
+  TimelineSink* sink = nullptr;           // none: totals only
   TraceSelection trace;
-  double kernel_scale = 1;             // what if all kernels took this times as long
-  double collective_scale = 1;         // the same for all transfers
+  double kernel_scale = 1;      // what if all kernels took this times as long
+  double collective_scale = 1;  // the same for all transfers
 };
 
 // With durations and network as given; the scales of `options` are not applied.

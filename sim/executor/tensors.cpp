@@ -6,7 +6,8 @@ namespace longhaul {
 
 void Engine::acquire(std::int32_t rank, std::uint64_t key, std::int64_t bytes, std::uint8_t category, const Op& op) {
   RankMemory& memory = memory_[static_cast<std::size_t>(rank)];
-  LH_ASSERT(memory.tensors.insert(key, false), "rank {} `{}` acquires a tensor twice ({})", rank, op.label, describe_key(key));
+  LH_ASSERT(memory.tensors.insert(key, false), "rank {} `{}` acquires a tensor twice ({})", rank, op.label,
+            describe_key(key));
   memory.hold(bytes, category);
 }
 
@@ -34,7 +35,8 @@ void Engine::begin_memory(std::int32_t rank, const Iteration& pass, std::size_t 
         const TensorUse& use = pass.code->checks[i];
         if (use.part != 0 && ((cost.send_parts >> (use.part - 1)) & 1U) == 0) continue;
         const std::uint64_t key = use.key(pass.layer, pass.chunk);
-        LH_ASSERT(tensors.is_written(key), "{} reads {}, which is not written", place(rank, pass, index), describe_key(key));
+        LH_ASSERT(tensors.is_written(key), "{} reads {}, which is not written", place(rank, pass, index),
+                  describe_key(key));
       }
     }
   }
@@ -95,7 +97,8 @@ void Engine::begin_listed(std::int32_t rank, const Iteration& pass, std::size_t 
     scratch_ids_.clear();
     resolve_all(at, ref, scratch_ids_);
     const std::uint8_t category = make_use(*schedule_, ref).category;
-    for (const TensorId& id : scratch_ids_) acquire(rank, id.key(), tensor_bytes(*schedule_, rank, id), category, *at.op);
+    for (const TensorId& id : scratch_ids_)
+      acquire(rank, id.key(), tensor_bytes(*schedule_, rank, id), category, *at.op);
   }
   if (pass.costs->ops[index].empty) return;
   const TensorTable& tensors = memory_[static_cast<std::size_t>(rank)].tensors;
@@ -119,7 +122,8 @@ void Engine::end_listed(std::int32_t rank, const Iteration& pass, std::size_t in
     scratch_ids_.clear();
     resolve_all(at, ref, scratch_ids_);
     const std::uint8_t category = make_use(*schedule_, ref).category;
-    for (const TensorId& id : scratch_ids_) release(rank, id.key(), tensor_bytes(*schedule_, rank, id), category, *at.op);
+    for (const TensorId& id : scratch_ids_)
+      release(rank, id.key(), tensor_bytes(*schedule_, rank, id), category, *at.op);
   }
 }
 

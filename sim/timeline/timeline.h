@@ -34,10 +34,10 @@ struct OpRecord {
   std::int16_t index = 0;  // of the op in its segment
   std::int32_t chunk = 0;
   std::int16_t layer = 0;
-  GroupId group = -1;      // collectives
-  Time issue;              // the host has launched it
-  Time arrival;            // issued, its stream free, its waits met; a collective may wait for members from here
-  Time start;              // a collective: all members have arrived
+  GroupId group = -1;  // collectives
+  Time issue;          // the host has launched it
+  Time arrival;        // issued, its stream free, its waits met; a collective may wait for members from here
+  Time start;          // a collective: all members have arrived
   Time end;
 };
 
@@ -53,8 +53,8 @@ class TimelineSink {
 
 // Which records a sink wants. Totals do not depend on it.
 struct TraceSelection {
-  std::vector<std::int32_t> ranks;          // sorted or not; ranks that are folded away give no records
-  std::int32_t chunks_below = INT32_MAX;    // ops of chunks from here on are left out; ops without a chunk are kept
+  std::vector<std::int32_t> ranks;        // sorted or not; ranks that are folded away give no records
+  std::int32_t chunks_below = INT32_MAX;  // ops of chunks from here on are left out; ops without a chunk are kept
 };
 
 // A collector for tests, small traces and reports.
@@ -79,7 +79,7 @@ std::uint64_t fingerprint(std::span<const OpRecord> records);
 struct RankTotals {
   // Busy time of the compute stream, from start to end of its ops, slow-down included.
   std::array<std::array<Time, kOpKindCount>, kPassCount> compute;  // [Pass][OpKind]
-  std::array<Time, kKernelKindCount> kernel_kind;                // the same time, by KernelKind
+  std::array<Time, kKernelKindCount> kernel_kind;                  // the same time, by KernelKind
   // Idle time of the compute stream.
   Time imbalance;              // before the last member of a collective arrived
   Time exposed_communication;  // from then to the end of the transfer; also data movement on other streams
@@ -88,29 +88,31 @@ struct RankTotals {
   Time tail;                   // from the rank's last op to the end of the step
   // compute + imbalance + exposed_communication + bubble + launch + tail == Totals::step.
 
-  Time slowdown;        // part of `compute` that is due to communication and host copies beside it
-  Time communication;   // at least one transfer of this rank in flight
-  Time end;             // end of the rank's last op
-  std::int64_t ops = 0; // launched
+  Time slowdown;         // part of `compute` that is due to communication and host copies beside it
+  Time communication;    // at least one transfer of this rank in flight
+  Time end;              // end of the rank's last op
+  std::int64_t ops = 0;  // launched
   std::int64_t sent_intra_node = 0;
   std::int64_t sent_inter_node = 0;
   std::int64_t received = 0;
   std::int64_t resident_bytes = 0;
   std::int64_t peak_bytes = 0;
-  Time peak_time;                    // first time at the peak
+  Time peak_time;  // first time at the peak
   MemoryByCategory peak_categories{};
 
-  Time busy() const;                           // all of `compute`
+  Time busy() const;  // all of `compute`
   Time busy(Pass pass) const;
-  Time busy(Pass pass, OpKind kind) const { return compute[static_cast<std::size_t>(pass)][static_cast<std::size_t>(kind)]; }
+  Time busy(Pass pass, OpKind kind) const {
+    return compute[static_cast<std::size_t>(pass)][static_cast<std::size_t>(kind)];
+  }
   Time idle() const { return imbalance + exposed_communication + bubble + launch + tail; }
 };
 
 struct Totals {
-  Time step;                        // the last end of any rank
-  std::int32_t critical_rank = 0;   // the rank that ends last, the lowest of equal ones: its split is the step's
-  std::vector<RankTotals> ranks;    // all ranks; a folded rank has a copy of its representative's
-  std::vector<std::int64_t> link_bytes;       // by link; empty if the network has no links
+  Time step;                             // the last end of any rank
+  std::int32_t critical_rank = 0;        // the rank that ends last, the lowest of equal ones: its split is the step's
+  std::vector<RankTotals> ranks;         // all ranks; a folded rank has a copy of its representative's
+  std::vector<std::int64_t> link_bytes;  // by link; empty if the network has no links
   std::vector<double> link_peak_utilisation;  // by link, largest load / bandwidth
   // What the run was, for performance records; not part of results.
   std::int64_t ops = 0;          // ops that ran, empty ones included

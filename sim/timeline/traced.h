@@ -16,10 +16,10 @@
 namespace longhaul {
 
 struct Traced {
-  std::string case_name;  // as in the results; empty when the study has no cases
-  std::string strategy;   // the label of the row in the results
-  std::vector<std::string> streams;  // names by StreamId: "compute", "copy-in", "copy-out", then the group roles
-  int gpus_per_node = 0;             // to name the node of a rank; 0: not known
+  std::string case_name;                // as in the results; empty when the study has no cases
+  std::string strategy;                 // the label of the row in the results
+  std::vector<std::string> streams;     // names by StreamId: "compute", "copy-in", "copy-out", then the group roles
+  int gpus_per_node = 0;                // to name the node of a rank; 0: not known
   std::int64_t memory_limit_bytes = 0;  // what a rank may hold: device memory less the reserve; 0: not known
   Time step;                            // of the whole step, which may go on after the last record
   RecordedTimeline timeline;

@@ -22,9 +22,9 @@ constexpr int kRoles = 2;
 constexpr int kSlots = 4;
 
 struct Action {
-  int rank = 0;             // kernels
-  int group = -1;           // >= 0: a collective
-  std::int64_t size = 0;    // ps of a kernel, or elements (2 ps each) of a collective
+  int rank = 0;           // kernels
+  int group = -1;         // >= 0: a collective
+  std::int64_t size = 0;  // ps of a kernel, or elements (2 ps each) of a collective
   int stream = 0;
   std::vector<EventSlot> waits;  // of every member
   EventSlot record = kNoEvent;
@@ -50,7 +50,8 @@ Case random_case() {
     Action action;
     if (*rc::gen::inRange(0, 4) == 0) action.group = *rc::gen::inRange(0, static_cast<int>(c.groups.size()));
     action.rank = *rc::gen::inRange(0, c.ranks);
-    action.size = *rc::gen::oneOf(rc::gen::inRange<std::int64_t>(action.group < 0 ? 0 : 1, 4), rc::gen::inRange<std::int64_t>(1, 1000));
+    action.size = *rc::gen::oneOf(rc::gen::inRange<std::int64_t>(action.group < 0 ? 0 : 1, 4),
+                                  rc::gen::inRange<std::int64_t>(1, 1000));
     action.stream = *rc::gen::element(0, 0, 0, 1, 2, 3, 4);
     const int waits = *rc::gen::inRange(0, 3);
     for (int w = 0; w < waits; ++w) action.waits.push_back(static_cast<EventSlot>(*rc::gen::inRange(0, kSlots)));
@@ -74,7 +75,8 @@ std::vector<std::vector<std::pair<std::size_t, Op>>> ops_by_rank(const Case& c) 
     }
     const auto& [role, members] = c.groups[static_cast<std::size_t>(action.group)];
     for (const std::int32_t rank : members) {
-      ops[static_cast<std::size_t>(rank)].push_back({i, with(all_reduce(label, role, action.size), action.waits, action.record)});
+      ops[static_cast<std::size_t>(rank)].push_back(
+          {i, with(all_reduce(label, role, action.size), action.waits, action.record)});
     }
   }
   return ops;
@@ -162,7 +164,8 @@ RC_GTEST_PROP(Executor, EveryOpStartsAndEndsAsTheLongestPathSays, ()) {
   RC_ASSERT(outcome.timeline.ops.size() == expected.size());
   std::int64_t last = 0;
   for (const OpRecord& record : outcome.timeline.ops) {
-    const auto& [start, end] = expected.at({record.rank, static_cast<std::size_t>(std::stoi(std::string(record.label)))});
+    const auto& [start, end] =
+        expected.at({record.rank, static_cast<std::size_t>(std::stoi(std::string(record.label)))});
     RC_ASSERT(record.start.ps() == start);
     RC_ASSERT(record.end.ps() == end);
     last = std::max(last, end);
@@ -178,7 +181,8 @@ RC_GTEST_PROP(Executor, StepLiesBetweenTheBusiestRankAndTheSerialSum, ()) {
   const Schedule schedule = make(c);
   const Outcome outcome = simulate_case(schedule, durations);
   double serial = 0;
-  for (const Action& action : c.actions) serial += action.group < 0 ? 1.25 * static_cast<double>(action.size) + 1 : 2.0 * static_cast<double>(action.size);
+  for (const Action& action : c.actions)
+    serial += action.group < 0 ? 1.25 * static_cast<double>(action.size) + 1 : 2.0 * static_cast<double>(action.size);
   for (const RankTotals& rank : outcome.totals.ranks) RC_ASSERT(rank.busy() <= outcome.totals.step);
   RC_ASSERT(static_cast<double>(outcome.totals.step.ps()) <= serial);
 }
@@ -252,12 +256,15 @@ RC_GTEST_PROP(Executor, SlowdownStaysWithinTheFactor, ()) {
   const Schedule schedule = make(c);
   const Outcome outcome = simulate_case(schedule, durations);
   for (const OpRecord& record : outcome.timeline.ops) {
-    if (record.kind == OpKind::kCollective || record.stream == kCopyInStream || record.stream == kCopyOutStream) continue;
+    if (record.kind == OpKind::kCollective || record.stream == kCopyInStream || record.stream == kCopyOutStream)
+      continue;
     const std::int64_t alone = c.actions[static_cast<std::size_t>(std::stoi(std::string(record.label)))].size;
     // Work done beside transfers of this rank takes 5/4 of its time.
-    const bool beside = std::any_of(outcome.timeline.ops.begin(), outcome.timeline.ops.end(), [&](const OpRecord& other) {
-      return other.rank == record.rank && other.kind == OpKind::kCollective && other.start < record.end && record.start < other.end;
-    });
+    const bool beside =
+        std::any_of(outcome.timeline.ops.begin(), outcome.timeline.ops.end(), [&](const OpRecord& other) {
+          return other.rank == record.rank && other.kind == OpKind::kCollective && other.start < record.end &&
+                 record.start < other.end;
+        });
     const std::int64_t taken = (record.end - record.start).ps();
     if (!beside) RC_ASSERT(taken == alone);
     RC_ASSERT(taken >= alone);

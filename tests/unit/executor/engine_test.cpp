@@ -54,8 +54,9 @@ TEST(Engine, ChainTakesTheSumOfItsOps) {
 TEST(Engine, EventOrdersTwoStreams) {
   // a 0-10; b (other stream, after a) 10-17; c 10-15 beside it; d waits for b: 17-20. Idle 15-17 is data movement.
   Schedule schedule = make_schedule(1, {});
-  add_program(schedule, 0, {with(kernel("a"), {}, 0), with(kernel("b", kCopyInStream), {0}, 1), kernel("c"),
-                            with(kernel("d"), {1})});
+  add_program(
+      schedule, 0,
+      {with(kernel("a"), {}, 0), with(kernel("b", kCopyInStream), {0}, 1), kernel("c"), with(kernel("d"), {1})});
   FixedDurations durations;
   durations.rule = by_label({{"a", 10}, {"b", 7}, {"c", 5}, {"d", 3}});
   const Outcome result = run(schedule, durations);
@@ -97,11 +98,12 @@ TEST(Engine, GuardsLeaveOpsOutOfTheFirstAndLastLayer) {
 }
 
 TEST(Engine, KernelRunsSlowerBesideATransfer) {
-  // x needs 100. The transfer (60 bytes: 60 ps) runs from 30 to 90, after "pre" on its stream. With factor 2: 30 done at
-  // 30; 30 more by 90; the last 40 end at 130. Then y, undisturbed: exactly 50 more.
+  // x needs 100. The transfer (60 bytes: 60 ps) runs from 30 to 90, after "pre" on its stream. With factor 2: 30 done
+  // at 30; 30 more by 90; the last 40 end at 130. Then y, undisturbed: exactly 50 more.
   Schedule schedule = make_schedule(1, {"g"});
   add_group(schedule, {0}, 0);
-  add_program(schedule, 0, {kernel("x"), kernel("pre", kFirstCommunicationStream), all_reduce("r", 0, 30), kernel("y")});
+  add_program(schedule, 0,
+              {kernel("x"), kernel("pre", kFirstCommunicationStream), all_reduce("r", 0, 30), kernel("y")});
   FixedDurations durations;
   durations.rule = by_label({{"x", 100}, {"pre", 30}, {"y", 50}});
   durations.beside_communication = 2;
@@ -170,8 +172,9 @@ TEST(Engine, ChainOfWaitsIsFollowedToItsEnd) {
   // 30 (imbalance), then transfers until 50 and unpacks until 57 (exposed).
   Schedule schedule = make_schedule(2, {"g"});
   add_group(schedule, {0, 1}, 0);
-  add_program(schedule, 0, {with(all_reduce("r", 0, 10), {}, 0), with(kernel("unpack", kCopyInStream), {0}, 1),
-                            with(kernel("x"), {1})});
+  add_program(
+      schedule, 0,
+      {with(all_reduce("r", 0, 10), {}, 0), with(kernel("unpack", kCopyInStream), {0}, 1), with(kernel("x"), {1})});
   add_program(schedule, 1, {with(kernel("late"), {}, 0), with(all_reduce("r", 0, 10), {0})});
   FixedDurations durations;
   durations.rule = by_label({{"late", 30}, {"unpack", 7}, {"x", 3}});
@@ -322,7 +325,8 @@ TEST(EngineDeathTest, MembersMustAgree) {
 TEST(Engine, TransfersOfRepeatedLayersArePreparedOnce) {
   Schedule schedule = make_schedule(2, {"g"});
   add_group(schedule, {0, 1}, 0);
-  for (int rank = 0; rank < 2; ++rank) add_program(schedule, rank, {all_reduce("r", 0, 10), all_reduce("q", 0, 20)}, 50);
+  for (int rank = 0; rank < 2; ++rank)
+    add_program(schedule, rank, {all_reduce("r", 0, 10), all_reduce("q", 0, 20)}, 50);
   FixedDurations durations;
   FixedNetwork network;
   const Totals totals = simulate(schedule, durations, network);

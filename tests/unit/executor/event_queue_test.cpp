@@ -18,7 +18,8 @@ TYPED_TEST_SUITE(EventQueueDeathTest, Queues);
 
 TYPED_TEST(EventQueueTest, PopsInTimeOrder) {
   TypeParam queue;
-  for (const std::int64_t ps : std::vector<std::int64_t>{70, 3, 1'000'000'000'000, 5, 4}) queue.push(Time::from_ps(ps), static_cast<std::uint64_t>(ps));
+  for (const std::int64_t ps : std::vector<std::int64_t>{70, 3, 1'000'000'000'000, 5, 4})
+    queue.push(Time::from_ps(ps), static_cast<std::uint64_t>(ps));
   for (const std::int64_t ps : std::vector<std::int64_t>{3, 4, 5, 70, 1'000'000'000'000}) {
     const Event event = queue.pop();
     EXPECT_EQ(event.time.ps(), ps);

@@ -1,11 +1,12 @@
 // Memory over time, and the checks on tensors: acquired once, written before read, released once, nothing left over.
+#include "sim/executor/memory.h"
+
 #include <gtest/gtest.h>
 
 #include <map>
 #include <random>
 
 #include "sim/core/rng.h"
-#include "sim/executor/memory.h"
 #include "tests/unit/executor/hand_made.h"
 
 namespace longhaul {
@@ -103,22 +104,25 @@ TEST(Memory, ChunkListsStandForOneTensorAChunk) {
 
 TEST(MemoryDeathTest, ReadsNeedAnEarlierWrite) {
   // The write on the copy stream ends at 10; without an event the read starts at 0.
-  const Schedule schedule = with_tensors({touching("w", {{kT, Access::kWrite}}, {kT}, {}, kCopyInStream),
-                                          touching("r", {{kT, Access::kRead}}, {}, {kT})});
-  EXPECT_DEATH(run(schedule), "rank 0, segment s0, layer 0, chunk 0, `r` reads `t` layer 0 chunk 0 instance 0, which is not");
+  const Schedule schedule = with_tensors(
+      {touching("w", {{kT, Access::kWrite}}, {kT}, {}, kCopyInStream), touching("r", {{kT, Access::kRead}}, {}, {kT})});
+  EXPECT_DEATH(run(schedule),
+               "rank 0, segment s0, layer 0, chunk 0, `r` reads `t` layer 0 chunk 0 instance 0, which is not");
   const Schedule accumulate = with_tensors({touching("w", {{kT, Access::kAccumulate}}, {kT}, {kT})});
   EXPECT_DEATH(run(accumulate), "`w` reads `t`");
 }
 
 TEST(MemoryDeathTest, AcquireAndReleaseOnce) {
-  EXPECT_DEATH(run(with_tensors({touching("a", {}, {kT}, {}), touching("b", {}, {kT}, {})})), "`b` acquires a tensor twice");
+  EXPECT_DEATH(run(with_tensors({touching("a", {}, {kT}, {}), touching("b", {}, {kT}, {})})),
+               "`b` acquires a tensor twice");
   EXPECT_DEATH(run(with_tensors({touching("a", {}, {kT}, {kT}), touching("b", {}, {}, {kT})})),
                "`b` releases a tensor that it does not hold");
   EXPECT_DEATH(run(with_tensors({touching("a", {{kT, Access::kWrite}}, {}, {})})), "`a` writes `t`.*which is not held");
 }
 
 TEST(MemoryDeathTest, NothingIsLeftOver) {
-  EXPECT_DEATH(run(with_tensors({touching("a", {}, {kT}, {})})), "rank 0 ends with 3 tensors and 104 bytes, it began with 2 and 4");
+  EXPECT_DEATH(run(with_tensors({touching("a", {}, {kT}, {})})),
+               "rank 0 ends with 3 tensors and 104 bytes, it began with 2 and 4");
 }
 
 // The table against std::map over many random operations: growth, collisions and backward shifts.
@@ -134,7 +138,10 @@ TEST(TensorTable, BehavesLikeAMap) {
     const std::uint64_t key = id.key();
     const auto found = model.find(key);
     switch (rng.integer(0, 3)) {
-      case 0: ASSERT_EQ(table.insert(key, false), found == model.end()); model.emplace(key, false); break;
+      case 0:
+        ASSERT_EQ(table.insert(key, false), found == model.end());
+        model.emplace(key, false);
+        break;
       case 1:
         ASSERT_EQ(table.erase(key), found != model.end());
         if (found != model.end()) model.erase(found);

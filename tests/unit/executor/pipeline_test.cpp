@@ -98,7 +98,8 @@ Schedule one_f_one_b(int stages, int micro_batches) {
     schedule.tensors.push_back({name, 0, 0, columns, ElementType::kBf16, category});
   };
   add_kind("activation", 8000, MemoryCategory::kCheckpoints);
-  for (const char* name : {"in", "out", "gradient in", "gradient out"}) add_kind(name, 8, MemoryCategory::kCommunication);
+  for (const char* name : {"in", "out", "gradient in", "gradient out"})
+    add_kind(name, 8, MemoryCategory::kCommunication);
   const RowListPtr rows = make_row_list({{0, kRows}});
   ShapeSet& shape = schedule.shapes.front();
   shape.row_maps = {make_row_map({{0, TokenView::kClean, 0, kRows}})};
