@@ -34,7 +34,8 @@ RankShards place(const std::vector<Shard>& shards) {
 // Shards that take part in a step, in row order: their rows as a list, and where each begins in it.
 class UsedRows {
  public:
-  explicit UsedRows(const RankShards& rank) : rank_(rank), used_(rank.placed.size(), 0), begin_(rank.placed.size(), 0) {}
+  explicit UsedRows(const RankShards& rank)
+      : rank_(rank), used_(rank.placed.size(), 0), begin_(rank.placed.size(), 0) {}
   void use(std::size_t index) { used_[index] = 1; }
   RowListPtr make_list() {
     std::vector<RowSpan> spans;

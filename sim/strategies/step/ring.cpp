@@ -36,7 +36,8 @@ void RingScheme::declare(ScheduleBuilder& builder, const ModelShape& model, cons
   for (int t = 0; t < group_size_; ++t) {
     Step& step = steps_[static_cast<std::size_t>(t)];
     const auto add = [&](const std::string& name, MemoryCategory category) {
-      return builder.tensor(name + std::to_string(t), step.block_map, 2 * model.kv_width(), ElementType::kBf16, category);
+      return builder.tensor(name + std::to_string(t), step.block_map, 2 * model.kv_width(), ElementType::kBf16,
+                            category);
     };
     if (t > 0) {
       step.block_map = builder.row_map_slot();

@@ -1,19 +1,20 @@
-// Ring attention of a context-parallel group of N ranks: each rank keeps its queries, blocks of keys and values go round
-// (zhuzilin's ring-flash-attention and Transformer Engine's p2p; flashcp.md 2.3, basp.md 3.3).
+// Ring attention of a context-parallel group of N ranks: each rank keeps its queries, blocks of keys and values go
+// round (zhuzilin's ring-flash-attention and Transformer Engine's p2p; flashcp.md 2.3, basp.md 3.3).
 //
-// Step t = 0 .. N-1 of member i works on the block of member (i - t) mod N. A hop is one exchange: the block at hand goes
-// to (i + 1) mod N while the next comes from (i - 1) mod N; it is posted before the attention of the block at hand.
-// K and V stand side by side in one block, so that a hop is one message to one peer. M = rows x 2 kv_width x 2 bytes:
-//   forward   N - 1 hops of K, V                                    sends (N - 1) M a rank and layer
-//   backward  N - 1 hops of K, V, N hops of dK, dV (the last one home)   sends (2 N - 1) M
-// A full recompute repeats the forward pass. dK and dV travel in bf16, as in flashcp.md's "ring zigzag" row and one hop
-// more (the open code carries them in fp32: twice the bytes of those N hops).
+// Step t = 0 .. N-1 of member i works on the block of member (i - t) mod N. A hop is one exchange: the block at hand
+// goes to (i + 1) mod N while the next comes from (i - 1) mod N, posted before the attention of the block at hand. K
+// and V stand side by side in one block, so that a hop is one message to one peer. M = rows x 2 kv_width x 2 bytes:
+//   forward   N - 1 hops of K, V                                         sends (N - 1) M a rank and layer
+//   backward  N - 1 hops of K, V, N hops of dK, dV (the last one home)     sends (2 N - 1) M
+// A full recompute repeats the forward pass. dK and dV travel in bf16 (the open code carries them in fp32: twice the
+// bytes of those N hops; flashcp.md 2.0 has both, its bf16 row with N - 1 hops).
 //
-// Hop t + 2 starts only after the attention of step t, as with two receive buffers: at most the block in use and the one
-// on its way are held. Own K and V are read in place at step 0 and packed once into the first send block. Steps t > 0
-// attend only with the query rows that see a key of the block, and read only the keys that some query sees (the halves
-// of zigzag); partial results are merged on those rows. The copies with which open code makes such halves contiguous
-// are not modelled. The backward pass writes dK, dV of a step apart and adds them to the sum that arrives from the left.
+// Hop t + 2 starts only after the attention of step t, as with two receive buffers: at most the block in use and the
+// one on its way are held. With A an attention and H a hop, the forward pass of a layer takes (N - 1) max(A, H) + A.
+// Own K and V are read in place at step 0 and packed once into the first send block. Steps t > 0 attend only with the
+// query rows that see a key of the block, and read only the keys that some query sees (the halves of zigzag); partial
+// results are merged on those rows. The copies with which open code makes such halves contiguous are not modelled. The
+// backward pass writes dK, dV of a step apart and adds them to the sum that arrives from the left.
 // N = 1: attention in place, no communication.
 #pragma once
 
