@@ -19,7 +19,7 @@ Sized attention_time(const KernelModel& model, const OpInstance& at) {
   const Op& op = *at.op;
   const PieceListPtr& list = at.shape->pieces[static_cast<std::size_t>(op.pieces)];
   AttentionWork work;
-  for (const Piece& piece : list->pieces) work.add({piece.q_count, piece.k_count, piece_pairs(piece)});
+  for (const Piece& piece : list->pieces) work.add({piece.q_count, piece.k_count, piece.pairs});
   const bool backward = op.pass == Pass::kBackward;
   if (backward) {
     return {model.attention_backward(work, op.q_heads, op.kv_heads, op.head_dim),

@@ -16,26 +16,57 @@ std::int64_t ramp_sum(std::int64_t first, std::int64_t n, std::int64_t cap) {
   return ramp * (first + begin) + ramp * (ramp - 1) / 2 + (n - full) * cap;
 }
 
-// Keys that a query of block `block` sees.
-std::int64_t block_keys(const Piece& piece, std::int64_t block) {
-  const std::int64_t b = piece.block;
-  if (piece.rule == MaskRule::kBlockDiagonal) return piece.keys_below((block + 1) * b) - piece.keys_below(block * b);
-  return piece.keys_below((piece.rule == MaskRule::kBlockCausal ? block + 1 : block) * b);
+// Sum over B = begin .. end-1 of clamp(intercept + B slope, 0, cap), slope >= 1.
+std::int64_t clamped_sum(std::int64_t intercept, std::int64_t slope, std::int64_t cap, std::int64_t begin,
+                         std::int64_t end) {
+  const auto first_at_least = [&](std::int64_t value) {  // first B with intercept + B slope >= value
+    const std::int64_t distance = value - intercept;
+    const std::int64_t block = distance >= 0 ? (distance + slope - 1) / slope : -(-distance / slope);
+    return std::clamp(block, begin, end);
+  };
+  const std::int64_t positive = first_at_least(1);
+  const std::int64_t full = std::max(positive, first_at_least(cap));
+  const std::int64_t n = full - positive;
+  return n * (intercept + positive * slope) + slope * n * (n - 1) / 2 + (end - full) * cap;
 }
 
-// One step for each run of queries inside one block.
-std::int64_t block_pairs(const Piece& piece) {
-  std::int64_t pairs = 0;
-  std::int64_t row = 0;
-  while (row < piece.q_count) {
-    const std::int64_t token = piece.query_token(row);
-    const std::int64_t block = token / piece.block;
-    std::int64_t rows = std::min(piece.q_count - row, (block + 1) * piece.block - token);
-    if (piece.q_run > 0) rows = std::min<std::int64_t>(rows, piece.q_run - row % piece.q_run);
-    pairs += rows * block_keys(piece, block);
-    row += rows;
+// Sum over blocks B = begin .. end-1 of the keys that lie in blocks before B + `shift`.
+std::int64_t keys_before_blocks(const Piece& piece, std::int64_t begin, std::int64_t end, std::int64_t shift) {
+  const std::int64_t b = piece.block;
+  if (piece.k_run == 0) return clamped_sum(shift * b - piece.k_token, b, piece.k_count, begin, end);
+  return clamped_sum((shift - piece.k_token / b) * piece.k_run, piece.k_run, piece.k_count, begin, end);
+}
+
+// Pairs of one query in each of the blocks begin .. end-1.
+std::int64_t pairs_of_blocks(const Piece& piece, std::int64_t begin, std::int64_t end) {
+  switch (piece.rule) {
+    case MaskRule::kBlockDiagonal:
+      return keys_before_blocks(piece, begin, end, 1) - keys_before_blocks(piece, begin, end, 0);
+    case MaskRule::kBlockCausal: return keys_before_blocks(piece, begin, end, 1);
+    default: return keys_before_blocks(piece, begin, end, 0);
   }
-  return pairs;
+}
+
+// Runs of a strided piece stand in one block each, at one offset: queries of `q_run` a block; the last may be short.
+// Consecutive queries: a first and a last block in part, whole ones between.
+std::int64_t block_pairs(const Piece& piece) {
+  const std::int64_t b = piece.block;
+  LH_ASSERT(piece.q_run == 0 || (piece.q_stride == b && piece.q_token % b + piece.q_run <= b),
+            "query runs of {} every {} from token {} cross blocks of {}", piece.q_run, piece.q_stride, piece.q_token, b);
+  LH_ASSERT(piece.k_run == 0 || (piece.k_stride == b && piece.k_token % b + piece.k_run <= b),
+            "key runs of {} every {} from token {} cross blocks of {}", piece.k_run, piece.k_stride, piece.k_token, b);
+  const std::int64_t first = piece.q_token / b;
+  if (piece.q_run > 0) {
+    const std::int64_t whole = piece.q_count / piece.q_run;
+    const std::int64_t rest = piece.q_count % piece.q_run;
+    return piece.q_run * pairs_of_blocks(piece, first, first + whole) +
+           rest * pairs_of_blocks(piece, first + whole, first + whole + 1);
+  }
+  const std::int64_t end = piece.q_token + piece.q_count;
+  const std::int64_t last = (end - 1) / b;
+  if (first == last) return piece.q_count * pairs_of_blocks(piece, first, first + 1);
+  return ((first + 1) * b - piece.q_token) * pairs_of_blocks(piece, first, first + 1) +
+         b * pairs_of_blocks(piece, first + 1, last) + (end - last * b) * pairs_of_blocks(piece, last, last + 1);
 }
 
 }  // namespace
@@ -74,11 +105,12 @@ std::int64_t piece_pairs(const Piece& piece) {
 PieceListPtr make_piece_list(std::vector<Piece> pieces) {
   auto list = std::make_shared<PieceList>();
   list->pieces.reserve(pieces.size());
-  for (const Piece& piece : pieces) {
+  for (Piece& piece : pieces) {
     LH_ASSERT(piece.q_count >= 0 && piece.k_count >= 0, "piece of {} x {}", piece.q_count, piece.k_count);
-    const std::int64_t pairs = piece_pairs(piece);
-    if (pairs == 0) continue;
-    list->pairs += pairs;
+    if (piece.q_count == 0 || piece.k_count == 0) continue;
+    piece.pairs = piece_pairs(piece);
+    if (piece.pairs == 0) continue;
+    list->pairs += piece.pairs;
     list->pieces.push_back(piece);
   }
   return list;

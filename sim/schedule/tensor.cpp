@@ -30,7 +30,8 @@ RowMapPtr make_row_map(std::vector<RowRun> runs) {
     if (run.document >= 0) map->tokens += run.count;
     if (!map->runs.empty()) {
       RowRun& last = map->runs.back();
-      const bool same = last.document == run.document && (run.document < 0 || last.view == run.view);
+      const bool same = last.document == run.document && (run.document < 0 || last.view == run.view) &&
+                        last.run == 0 && run.run == 0;
       if (same && (run.document < 0 || last.first + last.count == run.first)) {
         last.count += run.count;
         continue;

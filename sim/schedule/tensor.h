@@ -34,12 +34,15 @@ const char* to_string(MemoryCategory category);
 
 enum class TokenView : std::uint8_t { kClean, kNoisy };
 
-// `count` consecutive rows holding tokens first .. first+count-1 of a document; document -1 is padding.
+// `count` consecutive rows holding tokens of one document from `first` on; document -1 is padding. Tokens are consecutive,
+// or, with a stride, in runs: row i holds token first + (i / run) stride + i % run.
 struct RowRun {
   DocumentId document = -1;
   TokenView view = TokenView::kClean;
   std::int64_t first = 0;
   std::int64_t count = 0;
+  std::int32_t run = 0, stride = 0;  // run 0: consecutive
+  std::int64_t token(std::int64_t row) const { return run == 0 ? first + row : first + row / run * stride + row % run; }
   bool operator==(const RowRun&) const = default;
 };
 

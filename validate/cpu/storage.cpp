@@ -15,7 +15,7 @@ std::vector<RowToken> row_tokens(const RowMap& map) {
   std::vector<RowToken> tokens;
   tokens.reserve(static_cast<std::size_t>(map.rows));
   for (const RowRun& run : map.runs) {
-    for (std::int64_t i = 0; i < run.count; ++i) tokens.push_back({run.document, run.view, run.first + i});
+    for (std::int64_t i = 0; i < run.count; ++i) tokens.push_back({run.document, run.view, run.token(i)});
   }
   return tokens;
 }

@@ -25,8 +25,12 @@ struct PlacedRows {
 // Shards in the order in which their rows stand: joined where they continue each other; then those of one document with
 // equal length and equal offset in their block (token-offset CP cuts every block alike) go together.
 std::vector<PlacedRows> place(const std::vector<Shard>& shards, std::int64_t block) {
+  std::vector<Shard> sorted = shards;  // dual-end pairing lists blocks from both ends in turn
+  std::sort(sorted.begin(), sorted.end(), [](const Shard& a, const Shard& b) {
+    return std::pair(a.document, a.prefix) < std::pair(b.document, b.prefix);
+  });
   std::vector<Shard> joined;
-  for (const Shard& shard : shards) {
+  for (const Shard& shard : sorted) {
     if (!shard.is_padding()) append_shard(joined, shard);
   }
   const auto key = [&](const Shard& shard) {
@@ -54,9 +58,12 @@ std::vector<RowRun> runs_of(const std::vector<PlacedRows>& placed, TokenView vie
   std::vector<RowRun> runs;
   std::int64_t held = 0;
   for (const PlacedRows& part : placed) {
-    for (std::int64_t done = 0; done < part.count; done += part.run) {
-      runs.push_back({part.document, view, part.first + done / part.run * part.stride, part.run});
+    RowRun run{part.document, view, part.first, part.count};
+    if (part.count > part.run) {
+      run.run = static_cast<std::int32_t>(part.run);
+      run.stride = static_cast<std::int32_t>(part.stride);
     }
+    runs.push_back(run);
     held += part.count;
   }
   runs.push_back({kPaddingDocument, view, 0, rows - held});
