@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "sim/core/error.h"
-#include "sim/core/json.h"
 
 namespace longhaul {
 

@@ -8,8 +8,9 @@
 // * exchange (all-to-all(v), ring hop, pipeline edge, halo): every message on its own route, one phase.
 // * The protocol (LL, LL128, Simple) is the one with the least time alone; constants in sim/network/protocol.h.
 //
-// Ignores: NVLS, PAT and SHARP, the ramp of channels, the batches of eight peers in a large exchange. Not yet
-// calibrated: callers give times +-25 %.
+// Ignores: NVLS (so a large all-reduce inside one Hopper node comes out 25 to 33 % too slow), PAT and SHARP, the ramp of
+// channels, the batches of eight peers in a large exchange, the loads of staging copies. Not calibrated on a machine
+// of its own: callers give times +-25 %.
 // A Collectives keeps scratch space: not to be shared between threads. Results do not depend on earlier calls.
 #pragma once
 
@@ -41,9 +42,10 @@ class Collectives {
   // Each member gives n x per_rank_result bytes and ends with its own reduced part. Every rank sends
   // (n-1) x per_rank_result.
   Transfer reduce_scatter(std::span<const int> ranks, Bytes per_rank_result);
-  // The ring cuts the buffer into n equal parts, the last ones padded: every rank sends 2 (n-1) ceil(buffer / n).
+  // Ring: n equal parts, the last ones padded; every rank sends 2 (n-1) ceil(buffer / n). Tree: the buffer up and down
+  // along every edge.
   Transfer all_reduce(std::span<const int> ranks, Bytes buffer);
-  // From ranks[0] along the ring: every rank but the last sends `buffer` once.
+  // From ranks[0] along the rings: every other member takes the buffer in once.
   Transfer broadcast(std::span<const int> ranks, Bytes buffer);
   // One group of sends and receives.
   Transfer exchange(std::span<const PeerMessage> messages);

@@ -1,6 +1,6 @@
 // NCCL's protocols as times: start-up, per-step latency and the part of the link rate that each reaches.
 //
-// Constants are medians of fits to published nccl-tests tables (54 tables of A100, H100 and H200; NCCL 2.18 to 2.30;
+// Constants are fits to published nccl-tests tables (54 tables of A100, H100 and H200; NCCL 2.18 to 2.30;
 // 2026). Hardware facts for this model: they are never tuned to a result of Longhaul. Times in us, rates in GB/s,
 // sizes in bytes.
 // Ignores: Blackwell's own constants (Hopper's stand in, with its own link rate), fabrics other than InfiniBand/RoCE.
