@@ -1,0 +1,111 @@
+#include "sim/analysis/breakdown.h"
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+namespace longhaul {
+namespace {
+
+constexpr double kCollectiveError = 0.25;
+
+// What one rank can put out per second over the links of a scope.
+double bandwidth(const Cluster& cluster, LinkScope scope) {
+  const Topology& topology = cluster.topology();
+  if (scope == LinkScope::kInterNode) {
+    return topology.nic.effective().value * topology.nics_per_node / topology.gpus_per_node;
+  }
+  const int peers = topology.node_fabric == NodeFabric::kPairs ? topology.gpus_per_node - 1 : 1;
+  return topology.nvlink.effective().value * peers;
+}
+
+bool between_nodes(const RankTotals& rank, const Cluster& cluster) {
+  if (rank.sent_inter_node == 0) return false;
+  if (rank.sent_intra_node == 0) return true;
+  return static_cast<double>(rank.sent_inter_node) / bandwidth(cluster, LinkScope::kInterNode) >=
+         static_cast<double>(rank.sent_intra_node) / bandwidth(cluster, LinkScope::kIntraNode);
+}
+
+// One side of the interval: `residual` is |low| or |high| by kernel kind.
+template <class Residual>
+Time half_width(const RankTotals& rank, Residual residual) {
+  double squares = 0;
+  Time busy;
+  for (int kind = 0; kind < kKernelKindCount; ++kind) {
+    const Time time = rank.kernel_kind[static_cast<std::size_t>(kind)];
+    busy += time;
+    const double error = time.seconds() * residual(static_cast<KernelKind>(kind));
+    squares += error * error;
+  }
+  const Time waits = rank.bubble + rank.imbalance + rank.tail;
+  double kernels = std::sqrt(squares);
+  if (busy > Time::zero()) kernels *= 1 + waits.seconds() / busy.seconds();
+  const double communication = kCollectiveError * rank.exposed_communication.seconds();
+  return Time::from_seconds(std::sqrt(kernels * kernels + communication * communication));
+}
+
+}  // namespace
+
+const char* to_string(TimePart part) {
+  static constexpr std::array<const char*, kTimePartCount> kNames = {
+      "compute", "recompute", "optimizer", "exposed_communication", "bubble", "imbalance", "launch", "tail"};
+  return kNames[static_cast<std::size_t>(part)];
+}
+
+Time TimeSplit::sum() const {
+  Time sum;
+  for (const Time part : parts) sum += part;
+  return sum;
+}
+
+TimeSplit split_time(const RankTotals& rank) {
+  TimeSplit split;
+  split[TimePart::kCompute] = rank.busy(Pass::kForward) + rank.busy(Pass::kBackward);
+  split[TimePart::kRecompute] = rank.busy(Pass::kRecompute);
+  split[TimePart::kOptimizer] = rank.busy(Pass::kOptimizer);
+  split[TimePart::kExposedCommunication] = rank.exposed_communication;
+  split[TimePart::kBubble] = rank.bubble;
+  split[TimePart::kImbalance] = rank.imbalance;
+  split[TimePart::kLaunch] = rank.launch;
+  split[TimePart::kTail] = rank.tail;
+  return split;
+}
+
+ComputeSplit split_compute(const RankTotals& rank) {
+  ComputeSplit split;
+  for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
+    split.attention += rank.busy(pass, OpKind::kAttention);
+    split.gemm += rank.busy(pass, OpKind::kGemm);
+    split.memory += rank.busy(pass) - rank.busy(pass, OpKind::kAttention) - rank.busy(pass, OpKind::kGemm);
+  }
+  return split;
+}
+
+std::string bound_by(const RankTotals& rank, const Cluster& cluster) {
+  const ComputeSplit compute = split_compute(rank);
+  const bool inter = between_nodes(rank, cluster);
+  const std::vector<std::pair<const char*, Time>> candidates = {
+      {"compute: attention", compute.attention},
+      {"compute: gemm", compute.gemm},
+      {"memory traffic", compute.memory + rank.busy(Pass::kOptimizer)},
+      {"recompute", rank.busy(Pass::kRecompute)},
+      {inter ? "exposed communication between nodes" : "exposed communication inside a node",
+       rank.exposed_communication},
+      {"bubble", rank.bubble},
+      {"imbalance", rank.imbalance},
+      {"launch", rank.launch},
+  };
+  std::size_t most = 0;
+  for (std::size_t i = 1; i < candidates.size(); ++i) {
+    if (candidates[i].second > candidates[most].second) most = i;
+  }
+  return candidates[most].first;
+}
+
+Ends step_ends(Time step, const RankTotals& rank, const KernelModel& kernels) {
+  const Time below = half_width(rank, [&](KernelKind kind) { return std::abs(kernels.residual_low(kind)); });
+  const Time above = half_width(rank, [&](KernelKind kind) { return std::abs(kernels.residual_high(kind)); });
+  return {below < step ? step - below : Time::zero(), step + above};
+}
+
+}  // namespace longhaul

@@ -1,0 +1,65 @@
+// Where the time of a step went: parts that sum exactly, what bounds the step, and its low and high end.
+//
+// Units: Time (integer picoseconds). The split of a step is that of the rank that ends last (architecture.md, Terms), so
+// `tail` is zero there; the splits of other ranks may have one.
+// Ignores: the critical path through other ranks: a wait counts as what that rank saw, not as what it waited for.
+#pragma once
+
+#include <array>
+#include <string>
+
+#include "sim/cluster/cluster.h"
+#include "sim/timeline/timeline.h"
+
+namespace longhaul {
+
+enum class TimePart : std::uint8_t {
+  kCompute,              // forward and backward kernels
+  kRecompute,            // kernels of recomputed layers
+  kOptimizer,
+  kExposedCommunication,
+  kBubble,
+  kImbalance,
+  kLaunch,
+  kTail,
+  kCount,
+};
+inline constexpr int kTimePartCount = static_cast<int>(TimePart::kCount);
+// "compute", "recompute", "optimizer", "exposed_communication", "bubble", "imbalance", "launch", "tail".
+const char* to_string(TimePart part);
+
+struct TimeSplit {
+  std::array<Time, kTimePartCount> parts{};
+  Time& operator[](TimePart part) { return parts[static_cast<std::size_t>(part)]; }
+  Time operator[](TimePart part) const { return parts[static_cast<std::size_t>(part)]; }
+  Time sum() const;
+};
+
+// The parts of one rank; they sum to the step time.
+TimeSplit split_time(const RankTotals& rank);
+
+// Forward and backward compute by what the kernels are limited by; sums to TimePart::kCompute.
+struct ComputeSplit {
+  Time attention;
+  Time gemm;
+  Time memory;  // element-wise, merges of partial results, copies in the device
+};
+ComputeSplit split_compute(const RankTotals& rank);
+
+// The one thing that takes the most of the step on `rank`. Candidates, the first of equal ones: "compute: attention",
+// "compute: gemm", "memory traffic" (element-wise kernels, merges, copies, optimizer), "recompute", "exposed
+// communication between nodes" or "inside a node", "bubble", "imbalance", "launch". Exposed communication counts whole,
+// for the kind of link that would need longer for what this rank sends (bytes over one link's bandwidth).
+std::string bound_by(const RankTotals& rank, const Cluster& cluster);
+
+struct Ends {
+  Time low;
+  Time high;
+};
+// The ends of a step of `step` on `rank`, at 90 %. Kernels of one kind err together: time of the kind x the relative
+// residual of the kind that the calibration measured. Kinds err independently: quadrature. Waits for other ranks
+// (bubble, imbalance, tail) are kernels of others: they err in proportion with the kernels. Exposed communication errs
+// by +-25 % (collectives are not calibrated yet), independently. The launch part is taken as it is.
+Ends step_ends(Time step, const RankTotals& rank, const KernelModel& kernels);
+
+}  // namespace longhaul

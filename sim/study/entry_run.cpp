@@ -1,0 +1,156 @@
+#include "sim/study/entry_run.h"
+
+#include <algorithm>
+
+#include "sim/analysis/lower_bound.h"
+#include "sim/core/invariant.h"
+#include "sim/executor/simulate.h"
+#include "sim/strategies/registry.h"
+#include "sim/study/fit_search.h"
+#include "sim/study/trace_ranks.h"
+
+namespace longhaul {
+namespace {
+
+struct Candidate {
+  Degrees degrees;
+  PlannedStep planned;
+  Time bound;
+};
+
+struct Ran {
+  Degrees degrees;
+  PlannedStep planned;
+  Totals totals;
+};
+
+std::int64_t peak_bytes(const Totals& totals) {
+  std::int64_t peak = 0;
+  for (const RankTotals& rank : totals.ranks) peak = std::max(peak, rank.peak_bytes);
+  return peak;
+}
+
+// A fitting layout before one that does not fit; then the faster; of those that do not fit, the one with less memory.
+bool is_better(const Totals& a, const Totals& b, std::int64_t limit) {
+  const bool a_fits = peak_bytes(a) <= limit;
+  const bool b_fits = peak_bytes(b) <= limit;
+  if (a_fits != b_fits) return a_fits;
+  if (a_fits) return a.step < b.step;
+  return peak_bytes(a) < peak_bytes(b);
+}
+
+Totals run(const CaseSetup& setup, const PlannedStep& planned, const SimulationOptions& options = {}) {
+  return simulate(*planned.schedule, setup.cluster, setup.kernels, options);
+}
+
+// Plans every layout, then simulates them from the lowest bound on and stops where no other can win.
+std::optional<Ran> run_best(const CaseSetup& setup, const StrategyEntry& entry, EntryResult& result) {
+  const Strategy& strategy = *find_strategy(entry.name);
+  const KernelDurations durations(setup.kernels);
+  std::vector<Candidate> candidates;
+  std::string reason = "no layout is legal";
+  for (const Degrees& degrees : candidate_degrees(strategy.family, setup)) {
+    Planned planned = plan_entry(setup, entry, degrees, 0);
+    if (planned) {
+      const Time bound = compute_lower_bound(*planned->schedule, durations);
+      candidates.push_back({degrees, std::move(*planned), bound});
+    } else {
+      reason = planned.error();
+    }
+  }
+  if (candidates.empty()) {
+    result.not_applicable = reason;
+    return std::nullopt;
+  }
+  result.layouts_legal = static_cast<int>(candidates.size());
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.bound < b.bound; });
+  std::optional<Ran> best;
+  const std::int64_t limit = setup.memory_limit();
+  for (Candidate& candidate : candidates) {
+    if (best && peak_bytes(best->totals) <= limit && candidate.bound >= best->totals.step) break;
+    Totals totals = run(setup, candidate.planned);
+    LH_ASSERT(candidate.bound <= totals.step, "lower bound {} ps above the step of {} ps", candidate.bound.ps(),
+              totals.step.ps());
+    ++result.layouts_simulated;
+    if (!best || is_better(totals, best->totals, limit)) {
+      best = Ran{candidate.degrees, std::move(candidate.planned), std::move(totals)};
+    }
+  }
+  return best;
+}
+
+std::optional<Ran> run_fixed(const CaseSetup& setup, const StrategyEntry& entry, EntryResult& result) {
+  const tl::expected<Degrees, std::string> degrees = entry_degrees(setup, entry);
+  if (!degrees) {
+    result.not_applicable = degrees.error();
+    return std::nullopt;
+  }
+  result.degrees = *degrees;
+  Planned planned = plan_entry(setup, entry, *degrees, 0);
+  if (!planned) {
+    result.not_applicable = planned.error();
+    return std::nullopt;
+  }
+  Totals totals = run(setup, *planned);
+  return Ran{*degrees, std::move(*planned), std::move(totals)};
+}
+
+std::shared_ptr<const EntryTrace> record(const CaseSetup& setup, const Ran& ran, StrategyFamily family,
+                                         TraceMode mode) {
+  auto trace = std::make_shared<EntryTrace>(choose_trace(*ran.planned.schedule, ran.totals, setup.cluster, family, mode));
+  trace->schedule = ran.planned.schedule;
+  SimulationOptions options;
+  options.sink = &trace->timeline;
+  options.trace.ranks = trace->ranks;
+  options.trace.chunks_below = trace->chunks;
+  const Totals again = run(setup, ran.planned, options);
+  LH_ASSERT(again.step == ran.totals.step, "the traced run took {} ps, the first {} ps", again.step.ps(),
+            ran.totals.step.ps());
+  return trace;
+}
+
+}  // namespace
+
+Planned plan_entry(const CaseSetup& setup, const StrategyEntry& entry, const Degrees& degrees, std::size_t step) {
+  const Strategy& strategy = *find_strategy(entry.name);
+  const StrategyRequest request = make_request(setup, entry, degrees, step);
+  const tl::expected<void, std::string> applicable = check_applicable(strategy, request);
+  if (!applicable) return tl::unexpected(applicable.error());
+  return strategy.plan(request);
+}
+
+EntryResult run_entry(const CaseSetup& setup, const StrategyEntry& entry, TraceMode trace) {
+  const Strategy& strategy = *find_strategy(entry.name);
+  EntryResult result;
+  result.case_name = setup.study_case->name;
+  result.label = entry.label;
+  result.strategy = entry.name;
+  result.note = strategy.note;
+  result.micro_batch_sequences = entry.micro_batch_sequences;
+  result.best = entry.layout.best;
+  std::optional<Ran> ran = entry.layout.best ? run_best(setup, entry, result) : run_fixed(setup, entry, result);
+  if (!ran) return result;
+  result.degrees = ran->degrees;
+
+  Training training = setup.study_case->training;
+  training.micro_batch_sequences = entry.micro_batch_sequences;
+  std::vector<StepSummary> steps = {
+      summarize(ran->totals, *ran->planned.schedule, training, setup.cluster, setup.kernels)};
+  for (std::size_t step = 1; step < setup.batches.size(); ++step) {
+    const Planned planned = plan_entry(setup, entry, ran->degrees, step);
+    if (!planned) {
+      result.not_applicable = "step " + std::to_string(step) + ": " + planned.error();
+      return result;
+    }
+    steps.push_back(summarize(run(setup, *planned), *planned->schedule, training, setup.cluster, setup.kernels));
+  }
+  result.summary = mean_of(steps);
+  if (result.summary->peak_bytes > setup.memory_limit()) {
+    result.does_not_fit = search_fit(setup, entry, ran->degrees, *result.summary);
+  }
+  if (trace != TraceMode::kNone) result.trace = record(setup, *ran, strategy.family, trace);
+  return result;
+}
+
+}  // namespace longhaul

@@ -1,0 +1,26 @@
+// Results as JSON: `"schema": "results/1"` (cli.md, "Results"), and its text.
+//
+// Keys that end in `_ms`, and all that stand below such a key, are milliseconds: decimals of integer picoseconds with
+// exactly nine places, so that the parts of a step sum to it digit by digit (exact up to 2^53 ps, 2.5 hours).
+// Ignored on purpose: date, host, duration, threads; they stand in run.json.
+#pragma once
+
+#include <string>
+
+#include "sim/core/json.h"
+#include "sim/study/run_study.h"
+
+namespace longhaul {
+
+// The version of Longhaul, as in its build.
+const char* longhaul_version();
+
+// One entry of "strategies". Hidden entries have "hidden": true.
+Json entry_json(const EntryResult& entry, const CaseResult& of);
+
+Json results_json(const Study& study, const StudyResult& result);
+
+// Two-space indentation, one line for an object or list that fits into 120 columns; ends in a newline.
+std::string results_text(const Json& results);
+
+}  // namespace longhaul
