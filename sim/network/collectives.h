@@ -8,8 +8,8 @@
 // * exchange (all-to-all(v), ring hop, pipeline edge, halo): every message on its own route, one phase.
 // * The protocol (LL, LL128, Simple) is the one with the least time alone; constants in sim/network/protocol.h.
 //
-// Ignores: NVLS (so a large all-reduce inside one Hopper node comes out 25 to 33 % too slow), PAT and SHARP, the ramp of
-// channels, the batches of eight peers in a large exchange, the loads of staging copies. Not calibrated on a machine
+// Ignores: NVLS (so a large all-reduce inside one Hopper node comes out 25 to 33 % too slow), PAT and SHARP, the ramp
+// of channels, the batches of eight peers in a large exchange, the loads of staging copies. Not calibrated on a machine
 // of its own: callers give times +-25 %.
 // A Collectives keeps scratch space: not to be shared between threads. Results do not depend on earlier calls.
 #pragma once
