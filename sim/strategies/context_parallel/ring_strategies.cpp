@@ -42,6 +42,7 @@ void add_ring_strategies(std::vector<Strategy>& list) {
   zigzag.name = "zigzag-cp";
   zigzag.baseline = "zigzag-cp";
   zigzag.family = StrategyFamily::kContext;
+  zigzag.note = "gradients of keys and values travel in bf16; ring-flash-attention carries them in fp32";
   zigzag.plan = [](const StrategyRequest& request) { return plan_ring(request, plan_zigzag_cp); };
   list.push_back(std::move(zigzag));
 }
