@@ -75,7 +75,11 @@ HeadParallelShape group_shape(const Batch& batch, const std::vector<std::int32_t
     for (const DocumentId document : sequence.documents) {
       const std::int64_t length = batch.documents[static_cast<std::size_t>(document)];
       rows.push_back({document, TokenView::kClean, 0, length});
-      pieces.push_back({start, length, 0, start, length, 0, 0, 0, 0, 0, 0, 0, MaskRule::kCausal});
+      Piece piece;
+      piece.q_row = piece.k_row = start;
+      piece.q_count = piece.k_count = length;
+      piece.rule = MaskRule::kCausal;
+      pieces.push_back(piece);
       start += length;
     }
     const std::int64_t padded = per_member * plan.group_size;
