@@ -1,0 +1,78 @@
+// longhaul compare: every strategy of a study, the table, results.json, report and traces.
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <memory>
+
+#include "sim/cli/command.h"
+#include "sim/cli/compare_table.h"
+#include "sim/cli/progress.h"
+#include "sim/study/results_json.h"
+
+namespace longhaul {
+namespace {
+
+struct Options {
+  GlobalOptions global;
+  std::string study;
+  std::string out;
+  std::vector<std::string> strategies;
+  std::string trace;
+};
+
+std::string run_json(const Options& options, std::chrono::steady_clock::duration duration) {
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  const Json run = {{"schema", "run/1"},
+                    {"date", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(now))},
+                    {"host", host.data()},
+                    {"duration_s", std::chrono::duration<double>(duration).count()},
+                    {"threads", options.global.threads}};
+  return run.dump(2) + "\n";
+}
+
+int compare(const Options& options) {
+  const auto start = std::chrono::steady_clock::now();
+  const Expected<Study> study = read_study(options.study, study_options(options.global.seed));
+  if (!study) return wrong_input(study.error());
+  Progress progress(options.global.quiet);
+  RunOptions run;
+  run.threads = options.global.threads;
+  run.trace = options.trace == "all" ? TraceMode::kAll : TraceMode::kChosen;
+  run.labels = options.strategies;
+  run.progress = [&](std::size_t done, std::size_t of) { progress.show(done, of); };
+  const Expected<StudyResult> result = run_study(*study, run);
+  progress.clear();
+  if (!result) return wrong_input(result.error());
+
+  const std::string results = results_text(results_json(*study, *result));
+  const std::string folder = options.out.empty() ? "results/" + study->name : options.out;
+  write_file(folder + "/results.json", results);
+  write_file(folder + "/run.json", run_json(options, std::chrono::steady_clock::now() - start));
+
+  switch (options.global.format()) {
+    case Format::kJson: print(results); break;
+    case Format::kCsv: print(compare_csv(*result)); break;
+    case Format::kTable: print(compare_table(*study, *result)); break;
+  }
+  say(options.global, "results: " + folder + "/results.json");
+  return result->any_fits() ? kExitDone : cannot("no strategy fits into memory; see does_not_fit in results.json");
+}
+
+}  // namespace
+
+void add_compare(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("compare", "Simulate every strategy of a study and compare them");
+  command->add_option("STUDY", options->study, "A shipped study's name or a file")->required();
+  command->add_option("--out", options->out, "Folder for the results (default results/<study name>)");
+  command->add_option("--strategy", options->strategies, "Only this label (repeat for more)");
+  command->add_option("--trace", options->trace, "all: trace every rank and micro-batch")->check(CLI::IsMember({"all"}));
+  add_global_options(*command, options->global, "longhaul compare four-way-h200 --out results/first");
+  command->callback([&action, options] { action = [options] { return compare(*options); }; });
+}
+
+}  // namespace longhaul

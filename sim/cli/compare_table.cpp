@@ -1,0 +1,180 @@
+#include "sim/cli/compare_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace longhaul {
+namespace {
+
+using Row = std::vector<std::string>;
+
+constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+
+std::string gib(double bytes) { return fmt::format("{:.1f}", bytes / kGiB); }
+std::string gb(double bytes) { return fmt::format("{:.2f}", bytes / 1e9); }
+
+// Left-aligned first column and last column, the rest right-aligned; two spaces between.
+std::string aligned(const std::vector<Row>& rows, std::size_t left_from) {
+  std::vector<std::size_t> widths;
+  for (const Row& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const Row& row : rows) {
+    std::string line = " ";
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const bool left = i == 0 || i >= left_from;
+      line += left ? fmt::format(" {:<{}} ", row[i], widths[i]) : fmt::format(" {:>{}} ", row[i], widths[i]);
+    }
+    while (line.back() == ' ') line.pop_back();
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string speedup_text(const std::optional<double>& speedup) {
+  return speedup ? fmt::format("{:.3f}", *speedup) : std::string("-");
+}
+
+std::string name_of(const CaseResult& of, const EntryResult& entry) {
+  const bool wins = of.winner >= 0 && &of.entries[static_cast<std::size_t>(of.winner)] == &entry;
+  return entry.label + (wins ? " *" : "") + (entry.does_not_fit ? " !" : "");
+}
+
+std::string layout_text(const EntryResult& entry) {
+  std::string text = degrees_text(entry.degrees);
+  if (entry.micro_batch_sequences > 1) text += fmt::format(", mb {}", entry.micro_batch_sequences);
+  if (entry.best) text += fmt::format(" ({}/{})", entry.layouts_simulated, entry.layouts_legal);
+  return text;
+}
+
+std::vector<const EntryResult*> shown(const CaseResult& of) {
+  std::vector<const EntryResult*> rows;
+  for (const EntryResult& entry : of.entries) {
+    if (!entry.hidden && entry.summary) rows.push_back(&entry);
+  }
+  return rows;
+}
+
+std::string speed_block(const CaseResult& of) {
+  std::vector<Row> rows = {{"strategy", "step ms", "low-high", "tok/s/GPU", "MFU %", "speedup", "own", "bound by", "layout"}};
+  for (const EntryResult* entry : shown(of)) {
+    const StepSummary& summary = *entry->summary;
+    rows.push_back({name_of(of, *entry), fmt::format("{:.1f}", summary.step.ms()),
+                    fmt::format("{:.0f}-{:.0f}", summary.low.ms(), summary.high.ms()),
+                    fmt::format("{:.1f}", summary.tokens_per_second_per_gpu), fmt::format("{:.1f}", 100 * summary.mfu),
+                    speedup_text(entry->speedup), speedup_text(entry->speedup_own), summary.bound_by,
+                    layout_text(*entry)});
+  }
+  return aligned(rows, 7);
+}
+
+std::string split_block(const CaseResult& of) {
+  std::vector<Row> rows = {{"time, ms", "compute", "recomp", "optim", "comm", "bubble", "imbal", "launch", "tail",
+                            "max/mean", "peak GiB", "free GiB", "GB in", "GB out"}};
+  for (const EntryResult* entry : shown(of)) {
+    const StepSummary& summary = *entry->summary;
+    Row row = {name_of(of, *entry)};
+    for (const Time part : summary.split.parts) row.push_back(fmt::format("{:.1f}", part.ms()));
+    row.push_back(fmt::format("{:.3f}", summary.imbalance));
+    row.push_back(gib(static_cast<double>(summary.peak_bytes)));
+    row.push_back(gib(static_cast<double>(of.setup->memory_limit() - summary.peak_bytes)));
+    row.push_back(gb(summary.intra_node.mean));
+    row.push_back(gb(summary.inter_node.mean));
+    rows.push_back(row);
+  }
+  return aligned(rows, 99);
+}
+
+std::string remarks(const CaseResult& of) {
+  std::string text;
+  for (const EntryResult& entry : of.entries) {
+    if (entry.hidden) continue;
+    if (!entry.not_applicable.empty()) {
+      text += fmt::format("  {}: not applicable: {}\n", entry.label, entry.not_applicable);
+    }
+    if (entry.does_not_fit) {
+      const DoesNotFit& fault = *entry.does_not_fit;
+      text += fmt::format("! {}: does not fit: rank {} needs {} GiB of {} GiB, most of it {}; {}\n", entry.label,
+                          fault.rank, gib(static_cast<double>(fault.needed_bytes)),
+                          gib(static_cast<double>(fault.limit_bytes)), to_string(fault.category),
+                          fault.change.empty() ? fmt::format("none of {} simulated changes fits", fault.checked.size())
+                                               : fmt::format("fits with {} (simulated)", fault.change));
+    }
+    if (entry.summary && entry.summary->steps > 1) {
+      text += fmt::format("  {}: {} steps, 10th to 90th percentile {:.1f}-{:.1f} ms\n", entry.label,
+                          entry.summary->steps, entry.summary->p10.ms(), entry.summary->p90.ms());
+    }
+    if (entry.speedup_own_alternative) {
+      text += fmt::format("  {}: {:.3f} x against {}\n", entry.label, *entry.speedup_own_alternative,
+                          entry.own_alternative);
+    }
+    if (!entry.note.empty()) text += fmt::format("  {}: {}\n", entry.label, entry.note);
+  }
+  return text;
+}
+
+std::string verdict(const CaseResult& of) {
+  if (of.winner < 0) return "No strategy fits.\n";
+  const EntryResult& winner = of.entries[static_cast<std::size_t>(of.winner)];
+  if (winner.label == of.baseline || !winner.speedup) return fmt::format("{} wins.\n", winner.label);
+  return fmt::format("{} wins: {:.2f} x {}.\n", winner.label, *winner.speedup, of.baseline);
+}
+
+}  // namespace
+
+std::string compare_table(const Study& study, const StudyResult& result) {
+  std::string text;
+  for (std::size_t i = 0; i < result.cases.size(); ++i) {
+    const CaseResult& one = result.cases[i];
+    const StudyCase& of = study.cases[i];
+    const Batch& batch = *one.setup->batches.front();
+    if (!text.empty()) text += "\n";
+    text += fmt::format("{}: {} on {} GPUs of {}, {} documents in {} sequences, {} tokens a step\n", one.name,
+                        of.model.name, one.setup->ranks(), of.topology.name, batch.documents.size(),
+                        batch.sequences.size(), batch.tokens());
+    text += verdict(one);
+    if (!shown(one).empty()) text += "\n" + speed_block(one) + "\n" + split_block(one);
+    const std::string lines = remarks(one);
+    if (!lines.empty()) text += "\n" + lines;
+    text += fmt::format("\nspeedup: against {}; own: against the published baseline; *: wins; !: does not fit;\n"
+                        "GB in, out: sent inside and between nodes, mean a GPU; low-high: 90 %, collectives +-25 %\n"
+                        "{}\n",
+                        one.baseline, one.setup->kernels.description());
+  }
+  return text;
+}
+
+std::string compare_csv(const StudyResult& result) {
+  std::string text =
+      "case,name,strategy,pp,cp,sp,dp,micro_batch_sequences,step_time_ms,step_time_low_ms,step_time_high_ms,"
+      "tokens_per_second_per_gpu,mfu,speedup,speedup_own,bound_by";
+  for (int part = 0; part < kTimePartCount; ++part) text += fmt::format(",{}_ms", to_string(static_cast<TimePart>(part)));
+  text += ",imbalance,peak_memory_bytes,headroom_bytes,sent_intra_node_mean,sent_inter_node_mean,status\n";
+  const auto ms = [](Time time) { return fmt::format("{:.9f}", static_cast<double>(time.ps()) / 1e9); };
+  const auto number = [](const std::optional<double>& value) { return value ? fmt::format("{}", *value) : ""; };
+  for (const CaseResult& one : result.cases) {
+    for (const EntryResult& entry : one.entries) {
+      if (entry.hidden) continue;
+      text += fmt::format("{},{},{},", one.name, entry.label, entry.strategy);
+      if (!entry.summary) {
+        text += std::string(static_cast<std::size_t>(12 + kTimePartCount + 6), ',') + "not_applicable\n";
+        continue;
+      }
+      const StepSummary& s = *entry.summary;
+      const Degrees& d = entry.degrees;
+      text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{}", d.pp, d.cp, d.sp, d.dp, entry.micro_batch_sequences,
+                          ms(s.step), ms(s.low), ms(s.high), s.tokens_per_second_per_gpu, s.mfu, number(entry.speedup),
+                          number(entry.speedup_own), s.bound_by);
+      for (const Time part : s.split.parts) text += "," + ms(part);
+      text += fmt::format(",{},{},{},{},{},{}\n", s.imbalance, s.peak_bytes, one.setup->memory_limit() - s.peak_bytes,
+                          s.intra_node.mean, s.inter_node.mean, entry.does_not_fit ? "does_not_fit" : "ok");
+    }
+  }
+  return text;
+}
+
+}  // namespace longhaul
