@@ -29,9 +29,14 @@ std::vector<PlacedRows> place(const std::vector<Shard>& shards, std::int64_t blo
   std::sort(sorted.begin(), sorted.end(), [](const Shard& a, const Shard& b) {
     return std::pair(a.document, a.prefix) < std::pair(b.document, b.prefix);
   });
+  // Parts of a block join only inside it, so that what is left of every block looks alike.
   std::vector<Shard> joined;
   for (const Shard& shard : sorted) {
-    if (!shard.is_padding()) append_shard(joined, shard);
+    if (shard.is_padding()) continue;
+    const bool at_border = shard.prefix % block == 0;
+    const bool whole_before = !joined.empty() && joined.back().prefix % block == 0;
+    if (at_border && !whole_before) joined.push_back(shard);
+    else append_shard(joined, shard);
   }
   const auto key = [&](const Shard& shard) {
     const bool part_of_block = shard.tokens < block;
