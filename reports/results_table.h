@@ -1,7 +1,7 @@
 // Results as flat tables: CSV for scripts, Markdown for people.
 //
 // Reads results.json's value (schema results/1). Absent values are empty cells in CSV, a dash in Markdown. Columns of
-// the CSV are fixed in name and order; see kCsvColumns of the implementation and docs/report.md.
+// the CSV are fixed in name and order; docs/report.md lists them.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

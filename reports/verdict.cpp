@@ -1,0 +1,168 @@
+#include "reports/verdict.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "reports/format.h"
+
+namespace longhaul {
+namespace {
+
+const ResultRow& row_at(const ResultCase& one, int index) { return one.rows[static_cast<std::size_t>(index)]; }
+
+// "a", "a and b", "a, b and c".
+std::string list(const std::vector<std::string>& names) {
+  std::string out;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (i > 0) out += i + 1 == names.size() ? " and " : ", ";
+    out += names[i];
+  }
+  return out;
+}
+
+std::string list_labels(const ResultCase& one, const std::vector<int>& rows) {
+  std::vector<std::string> names;
+  for (const int row : rows) names.push_back(row_at(one, row).label);
+  return list(names);
+}
+
+// "1 932 ms a step (1 801 to 2 104)".
+std::string step_text(const ResultRow& row) {
+  const TimeUnit unit = time_unit(row.high());
+  const int decimals = time_decimals(unit, row.high());
+  const auto in_unit = [&](double ms) { return format_number(ms * unit.per_ms, decimals); };
+  const std::string step = fmt::format("{}\u00a0{} a step", in_unit(*row.step_ms), unit.name);
+  if (row.low() == row.high()) return step;
+  return fmt::format("{} ({} to {})", step, in_unit(row.low()), in_unit(row.high()));
+}
+
+// How much faster `row` is than the baseline, with the ends that the two intervals allow.
+std::string against_baseline(const ResultRow& row, const ResultRow* baseline) {
+  if (baseline == nullptr || !baseline->timed()) return "";
+  if (&row == baseline) return "It is the baseline of this case.";
+  const double ratio = *baseline->step_ms / *row.step_ms;
+  std::string text =
+      fmt::format("{} is {} as fast as the baseline {}", row.label, format_ratio(ratio), baseline->label);
+  const bool interval = row.low() != row.high() || baseline->low() != baseline->high();
+  if (interval) {
+    text += fmt::format(" ({} to {})", format_ratio(baseline->low() / row.high()),
+                        format_ratio(baseline->high() / row.low()));
+  }
+  if (baseline->does_not_fit) text += ", which does not fit in memory";
+  return text + ".";
+}
+
+// The fastest row that does not fit and would be faster than `leader`, if there is one.
+std::string faster_but_too_large(const ResultCase& one, const ResultRow& leader) {
+  const ResultRow* fastest = nullptr;
+  for (const ResultRow& row : one.rows) {
+    if (!row.timed() || !row.does_not_fit || *row.step_ms >= *leader.step_ms) continue;
+    if (fastest == nullptr || *row.step_ms < *fastest->step_ms) fastest = &row;
+  }
+  if (fastest == nullptr) return "";
+  std::string text = fmt::format("{} would be faster ({}) but does not fit in memory", fastest->label,
+                                 format_duration(*fastest->step_ms));
+  const DoesNotFit& fault = *fastest->does_not_fit;
+  if (fault.needed_bytes && fault.limit_bytes) {
+    text += fmt::format(": it needs {} of {}", format_bytes(*fault.needed_bytes), format_bytes(*fault.limit_bytes));
+  }
+  return text + ".";
+}
+
+std::string nobody_fits(const ResultCase& one) {
+  const ResultRow* least = nullptr;
+  for (const ResultRow& row : one.rows) {
+    if (row.not_applicable || !row.does_not_fit || !row.does_not_fit->needed_bytes) continue;
+    if (least == nullptr || *row.does_not_fit->needed_bytes < *least->does_not_fit->needed_bytes) least = &row;
+  }
+  std::string text = "No strategy fits in the memory of a GPU.";
+  if (least == nullptr) return text;
+  text += fmt::format(" {} comes nearest: it needs {}", least->label, format_bytes(*least->does_not_fit->needed_bytes));
+  if (least->does_not_fit->limit_bytes) text += fmt::format(" of {}", format_bytes(*least->does_not_fit->limit_bytes));
+  return text + ".";
+}
+
+std::string join_sentences(const std::vector<std::string>& sentences) {
+  std::string out;
+  for (const std::string& sentence : sentences) {
+    if (sentence.empty()) continue;
+    if (!out.empty()) out += " ";
+    out += sentence;
+  }
+  return out;
+}
+
+// Fills kind, headline and sentence of a case where at least one row runs.
+void word(const ResultCase& one, const std::vector<int>& running, Verdict& verdict) {
+  const ResultRow& leader = row_at(one, verdict.leader);
+  const std::string beside = against_baseline(leader, one.baseline());
+  const std::string too_large = faster_but_too_large(one, leader);
+  if (running.size() == 1) {
+    verdict.kind = VerdictKind::kOnlyOne;
+    verdict.headline = fmt::format("Only {} runs", leader.label);
+    verdict.sentence =
+        join_sentences({fmt::format("Only {} runs: {}.", leader.label, step_text(leader)), beside, too_large});
+    return;
+  }
+  if (verdict.overlaps.empty()) {
+    verdict.kind = VerdictKind::kWins;
+    verdict.headline = fmt::format("{} wins", leader.label);
+    verdict.sentence = join_sentences({fmt::format("{} wins: {}.", leader.label, step_text(leader)), beside,
+                                       "No other interval reaches into its own.", too_large});
+    return;
+  }
+  verdict.kind = VerdictKind::kTooClose;
+  verdict.headline = "Too close to call";
+  std::vector<std::string> ties;
+  for (const int row : verdict.overlaps) {
+    if (*row_at(one, row).step_ms == *leader.step_ms) ties.push_back(row_at(one, row).label);
+  }
+  const bool one_rival = verdict.overlaps.size() == 1;
+  const std::string lead = ties.empty() ? fmt::format("{} has the shortest step", leader.label)
+                                        : fmt::format("{} ties with {}", leader.label, list(ties));
+  verdict.sentence =
+      join_sentences({fmt::format("Too close to call: {}, {}, but the {} of {} {} its own.", lead, step_text(leader),
+                                  one_rival ? "interval" : "intervals", list_labels(one, verdict.overlaps),
+                                  one_rival ? "overlaps" : "overlap"),
+                      beside, too_large});
+}
+
+}  // namespace
+
+Verdict case_verdict(const ResultCase& one) {
+  Verdict verdict;
+  std::vector<int> order(one.rows.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::vector<int> running;
+  std::copy_if(order.begin(), order.end(), std::back_inserter(running),
+               [&](int row) { return row_at(one, row).runs(); });
+  std::stable_sort(running.begin(), running.end(),
+                   [&](int a, int b) { return *row_at(one, a).step_ms < *row_at(one, b).step_ms; });
+  if (!running.empty()) {
+    verdict.leader = running.front();
+    const double high = row_at(one, verdict.leader).high();
+    std::copy_if(running.begin() + 1, running.end(), std::back_inserter(verdict.overlaps),
+                 [&](int row) { return row_at(one, row).low() <= high; });
+    word(one, running, verdict);
+    return verdict;
+  }
+  const bool fits_not = std::any_of(one.rows.begin(), one.rows.end(),
+                                    [](const ResultRow& row) { return !row.not_applicable && row.does_not_fit; });
+  if (fits_not) {
+    verdict.kind = VerdictKind::kNobodyFits;
+    verdict.headline = "Nothing fits";
+    verdict.sentence = nobody_fits(one);
+  } else if (!one.rows.empty()) {
+    verdict.kind = VerdictKind::kNobodyApplies;
+    verdict.headline = "Nothing applies";
+    verdict.sentence = "No strategy of this case has a step time; the table says why.";
+  } else {
+    verdict.headline = "No rows";
+    verdict.sentence = "The results hold no strategy.";
+  }
+  return verdict;
+}
+
+}  // namespace longhaul

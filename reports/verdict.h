@@ -1,0 +1,28 @@
+// Which strategy of a case wins, in words.
+//
+// A row may win if it applies and fits. The shortest step time leads (equal times: the first row). It wins when its
+// high end lies below the low end of every other row; rows whose interval reaches into its own make the case "too close
+// to call". Ignores that two predictions err together (the same kernels, the same links): intervals are compared as if
+// they were independent, which calls fewer winners than there are.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "reports/result_rows.h"
+
+namespace longhaul {
+
+enum class VerdictKind { kWins, kTooClose, kOnlyOne, kNobodyFits, kNobodyApplies, kNoRows };
+
+struct Verdict {
+  VerdictKind kind = VerdictKind::kNoRows;
+  int leader = -1;            // row with the shortest step that fits; -1 if none does
+  std::vector<int> overlaps;  // rows that fit and whose interval overlaps the leader's, fastest first
+  std::string headline;       // "flashcp wins", "Too close to call", ...
+  std::string sentence;       // the whole verdict, plain text
+};
+
+Verdict case_verdict(const ResultCase& one);
+
+}  // namespace longhaul
