@@ -22,7 +22,7 @@ PassTime pass_time(const Schedule& schedule, const OpDurations& durations, std::
   PassTime time;
   const Segment& segment = schedule.segments[static_cast<std::size_t>(block.segment)];
   OpInstance at;
-  at.shape = &schedule.shape(rank, block.chunk);
+  at.shape = block.chunk >= 0 ? &schedule.shape(rank, block.chunk) : nullptr;
   at.rank = rank;
   at.chunk = block.chunk;
   at.layer = block.first_layer;
