@@ -67,11 +67,11 @@ std::string rank_name(const Traced& traced, std::int32_t rank) {
 void write_names(const Traced& traced, EventList& events) {
   std::set<std::int32_t> ranks;
   std::set<std::pair<std::int32_t, StreamId>> streams;
-  for (const OpRecord& op : traced.timeline.ops) {
+  for (const OpRecord& op : traced.timeline->ops) {
     ranks.insert(op.rank);
     streams.insert({op.rank, op.stream});
   }
-  for (const auto& sample : traced.timeline.samples) ranks.insert(sample.rank);
+  for (const auto& sample : traced.timeline->samples) ranks.insert(sample.rank);
   for (const std::int32_t rank : ranks) {
     events.add(fmt::format(R"({{"ph":"M","name":"process_name","pid":{0},"args":{{"name":{1}}}}})", rank,
                            json_string(rank_name(traced, rank))));
@@ -112,8 +112,8 @@ void write_chrome_trace(std::ostream& out, const Traced& traced) {
                      traced.memory_limit_bytes);
   EventList events(out);
   write_names(traced, events);
-  for (const OpRecord& op : traced.timeline.ops) write_op(op, events);
-  for (const auto& sample : traced.timeline.samples) {
+  for (const OpRecord& op : traced.timeline->ops) write_op(op, events);
+  for (const auto& sample : traced.timeline->samples) {
     events.add(fmt::format(R"({{"ph":"C","name":"memory","pid":{},"tid":0,"ts":{},"args":{{"bytes":{}}}}})",
                            sample.rank, microseconds(sample.time.ps()), sample.bytes));
   }

@@ -111,7 +111,7 @@ std::vector<std::string> parts_of(const ResultCase& one, const NamedValues Resul
   return parts;
 }
 
-std::string does_not_fit_text(const DoesNotFit& fault) {
+std::string does_not_fit_text(const FitFault& fault) {
   std::string text = "does not fit";
   if (fault.needed_bytes) text += ": needs " + format_bytes(*fault.needed_bytes);
   if (fault.limit_bytes) text += " of " + format_bytes(*fault.limit_bytes);

@@ -16,7 +16,7 @@ constexpr std::int64_t kUnits = 10'000'000;  // across the picture: a float hold
 constexpr int kCollectiveColours = 4;        // then they repeat
 
 const OpRecord& first_op(const Traced& traced, const Mark& mark) {
-  return traced.timeline.ops[static_cast<std::size_t>(mark.first)];
+  return traced.timeline->ops[static_cast<std::size_t>(mark.first)];
 }
 
 std::int64_t unit_ps(const TimelineView& view) { return (view.end - view.begin).ps() / kUnits + 1; }
@@ -121,6 +121,9 @@ std::string caption(const Traced& traced, const TimelineView& view) {
                        format_number(static_cast<double>(view.marks()), 0), format_duration(view.resolution.ms()));
   }
   out += ".";
+  if (view.ranks < view.ranks_traced) {
+    out += fmt::format(" {} of {} traced ranks are drawn.", view.ranks, view.ranks_traced);
+  }
   if (view.ops_outside > 0) {
     out += fmt::format(" {} more traced launches from {} to {} are not drawn; the trace file has them.",
                        format_number(static_cast<double>(view.ops_outside), 0),
@@ -136,13 +139,7 @@ std::string timeline_html(const Traced& traced, const TimelineView& view, int id
   std::string out = fmt::format(
       "<details class=\"trace\"{}><summary>{} <span>{} ranks, {} marks</span></summary>\n"
       "<div class=\"timeline\" data-trace=\"{}\">\n",
-      open ? " open" : "", escape_html(traced.strategy),
-      std::set<std::int32_t>([&] {
-        std::set<std::int32_t> ranks;
-        for (const MarkRow& row : view.rows) ranks.insert(row.rank);
-        return ranks;
-      }())
-          .size(),
+      open ? " open" : "", escape_html(traced.strategy), view.ranks,
       format_number(static_cast<double>(view.marks()), 0), id);
   out += legend(traced, view);
   std::int32_t rank = -1;

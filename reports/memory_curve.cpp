@@ -56,14 +56,14 @@ std::vector<MemoryPoint> thin_curve(const std::vector<MemoryPoint>& points, std:
 MemoryCurve memory_curve(const Traced& traced, std::size_t max_points) {
   MemoryCurve curve;
   std::int64_t largest = -1;
-  for (const Sample& sample : traced.timeline.samples) {
+  for (const Sample& sample : traced.timeline->samples) {
     const bool better = sample.bytes > largest || (sample.bytes == largest && sample.rank < curve.rank);
     if (!better) continue;
     largest = sample.bytes;
     curve.rank = sample.rank;
   }
   if (curve.rank < 0) return curve;
-  const std::vector<MemoryPoint> points = curve_of(traced.timeline.samples, curve.rank);
+  const std::vector<MemoryPoint> points = curve_of(traced.timeline->samples, curve.rank);
   curve.peak = *std::max_element(points.begin(), points.end(),
                                  [](const MemoryPoint& a, const MemoryPoint& b) { return a.bytes < b.bytes; });
   curve.points = thin_curve(points, max_points);

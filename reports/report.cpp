@@ -99,7 +99,7 @@ std::string case_timelines(const ResultCase& one, const Verdict& verdict, const 
   std::string out;
   for (const Traced& traced : bundle.traced) {
     const ResultRow* row = row_of(one, traced);
-    if (row == nullptr || traced.timeline.ops.empty()) continue;
+    if (row == nullptr || traced.timeline->ops.empty()) continue;
     const bool leads = verdict.leader >= 0 && row == &one.rows[static_cast<std::size_t>(verdict.leader)];
     const TimelineView view = timeline_view(traced, marks);
     out += timeline_html(traced, view, page.traces, leads || row->baseline);

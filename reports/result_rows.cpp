@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "reports/format.h"
 #include "sim/core/json.h"
 
 namespace longhaul {
@@ -54,43 +55,54 @@ std::string layout_text(const Json& row) {
   if (layout == nullptr) return "";
   if (layout->is_string()) return layout->get<std::string>();
   std::string out;
-  for (const auto& [name, degree] : layout->items()) {
-    if (!degree.is_number_integer() || degree.get<std::int64_t>() == 1) continue;
-    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", name, degree.get<std::int64_t>());
+  for (const char* name : {"tp", "pp", "cp", "sp", "dp", "ep"}) {
+    const auto degree = number(*layout, name);
+    if (degree && *degree != 1) out += fmt::format("{}{} {}", out.empty() ? "" : ", ", name, *degree);
   }
-  return out;
+  return out.empty() ? "1 GPU" : out;
 }
 
-std::optional<DoesNotFit> does_not_fit(const Json& row) {
+std::optional<FitFault> does_not_fit(const Json& row) {
   const Json* value = find(row, "does_not_fit");
   if (value == nullptr || (value->is_boolean() && !value->get<bool>())) return std::nullopt;
-  DoesNotFit fault;
+  FitFault fault;
   fault.needed_bytes = number(*value, "needed_bytes");
   fault.limit_bytes = number(*value, "limit_bytes");
   if (const auto rank = number(*value, "rank")) fault.rank = static_cast<std::int64_t>(*rank);
   fault.category = words(text(*value, "category"));
-  for (const char* key : {"smallest_change", "smallest_change_that_fits", "remedy"}) {
-    if (fault.smallest_change.empty()) fault.smallest_change = text(*value, key);
-  }
+  fault.smallest_change = text(*value, "smallest_change");
   return fault;
 }
 
+// "note", and what is worth saying of the row besides its figures.
 std::vector<std::string> notes(const Json& row) {
   std::vector<std::string> out;
-  const Json* value = find(row, "notes");
-  if (value == nullptr) return out;
-  if (value->is_string()) return {value->get<std::string>()};
-  for (const Json& note : *value) {
-    if (note.is_string()) out.push_back(note.get<std::string>());
+  if (const std::string note = text(row, "note"); !note.empty()) out.push_back(note);
+  if (const std::string other = text(row, "own_alternative"); !other.empty()) {
+    if (const auto ratio = number(row, "speedup_own_alternative")) {
+      out.push_back(fmt::format("{} against {}", format_ratio(*ratio), other));
+    }
+  }
+  const auto steps = number(row, "steps"), p10 = number(row, "step_time_p10_ms"), p90 = number(row, "step_time_p90_ms");
+  if (steps && p10 && p90) {
+    out.push_back(fmt::format("means over {} batches; 10th to 90th percentile of the step time: {} to {}", *steps,
+                              format_duration(*p10), format_duration(*p90)));
+  }
+  if (const Json* layout = find(row, "layout"); layout != nullptr) {
+    const auto legal = number(*layout, "layouts_legal"), simulated = number(*layout, "layouts_simulated");
+    if (legal && simulated) {
+      out.push_back(fmt::format("the best of {} legal layouts, {} simulated; lower bounds rule out the others", *legal,
+                                *simulated));
+    }
   }
   return out;
 }
 
 ResultRow read_row(const Json& json) {
   ResultRow row;
-  row.name = text(json, "name");
-  row.label = text(json, "label");
-  if (row.label.empty()) row.label = row.name;
+  row.label = text(json, "name");
+  row.strategy = text(json, "strategy");
+  if (row.strategy.empty()) row.strategy = row.label;
   row.layout = layout_text(json);
   row.step_ms = number(json, "step_time_ms");
   row.low_ms = number(json, "step_time_low_ms");
@@ -130,22 +142,22 @@ std::string baseline_of(const Json& results, const std::string& case_name) {
   return text(*study, "baseline");
 }
 
-// The row with that label, else the first with that strategy name.
-void mark_baseline(std::vector<ResultRow>& rows, const std::string& baseline) {
-  for (const auto& field : {&ResultRow::label, &ResultRow::name}) {
-    const auto found =
-        std::find_if(rows.begin(), rows.end(), [&](const ResultRow& row) { return row.*field == baseline; });
-    if (found == rows.end()) continue;
-    found->baseline = true;
-    return;
-  }
+bool mark_baseline(std::vector<ResultRow>& rows, const std::string& label) {
+  const auto found = std::find_if(rows.begin(), rows.end(), [&](const ResultRow& row) { return row.label == label; });
+  if (found != rows.end()) found->baseline = true;
+  return found != rows.end();
+}
+
+const ResultRow* marked_baseline(const std::vector<ResultRow>& rows) {
+  const auto found = std::find_if(rows.begin(), rows.end(), [](const ResultRow& row) { return row.baseline; });
+  return found == rows.end() ? nullptr : &*found;
 }
 
 }  // namespace
 
 const ResultRow* ResultCase::baseline() const {
-  const auto found = std::find_if(rows.begin(), rows.end(), [](const ResultRow& row) { return row.baseline; });
-  return found == rows.end() ? nullptr : &*found;
+  const ResultRow* shown = marked_baseline(rows);
+  return shown != nullptr ? shown : marked_baseline(hidden);
 }
 
 std::string words(const std::string& key) {
@@ -161,10 +173,15 @@ std::vector<ResultCase> read_result_rows(const Json& results) {
   for (const Json& json : *strategies) {
     const std::string name = text(json, "case");
     auto found = std::find_if(cases.begin(), cases.end(), [&](const ResultCase& one) { return one.name == name; });
-    if (found == cases.end()) found = cases.insert(cases.end(), ResultCase{name, {}});
-    found->rows.push_back(read_row(json));
+    if (found == cases.end()) found = cases.insert(cases.end(), ResultCase{name, {}, {}});
+    const Json* hidden = find(json, "hidden");
+    const bool hide = hidden != nullptr && hidden->is_boolean() && hidden->get<bool>();
+    (hide ? found->hidden : found->rows).push_back(read_row(json));
   }
-  for (ResultCase& one : cases) mark_baseline(one.rows, baseline_of(results, one.name));
+  for (ResultCase& one : cases) {
+    const std::string label = baseline_of(results, one.name);
+    if (!mark_baseline(one.rows, label)) mark_baseline(one.hidden, label);
+  }
   return cases;
 }
 

@@ -21,7 +21,7 @@ struct SentBytes {
   double min = 0, mean = 0, max = 0;
 };
 
-struct DoesNotFit {
+struct FitFault {
   std::optional<double> needed_bytes, limit_bytes;
   std::optional<std::int64_t> rank;
   std::string category;
@@ -29,9 +29,9 @@ struct DoesNotFit {
 };
 
 struct ResultRow {
-  std::string name;    // of the strategy
-  std::string label;   // as shown: the row's label, else its name
-  std::string layout;  // "cp 8, dp 2"; empty if not given
+  std::string label;     // as shown; unique in a case
+  std::string strategy;  // its name
+  std::string layout;    // "cp 8, dp 2"; empty if not given
   bool baseline = false;
   std::optional<double> step_ms, low_ms, high_ms;
   std::optional<double> tokens_per_second_per_gpu, mfu, speedup, speedup_own, imbalance;
@@ -42,7 +42,7 @@ struct ResultRow {
   NamedValues memory_bytes;  // at the peak
   std::optional<SentBytes> sent_intra_node, sent_inter_node;
   std::optional<std::string> not_applicable;
-  std::optional<DoesNotFit> does_not_fit;
+  std::optional<FitFault> does_not_fit;
   std::vector<std::string> notes;
 
   // Has a time: it applies and was simulated.
@@ -57,8 +57,9 @@ struct ResultRow {
 struct ResultCase {
   std::string name;  // empty when the study has no cases
   std::vector<ResultRow> rows;
+  std::vector<ResultRow> hidden;  // ran only as baselines: not shown, cannot win
 
-  const ResultRow* baseline() const;
+  const ResultRow* baseline() const;  // shown or hidden; nullptr if the results have none
 };
 
 // In the order in which cases first appear; a results file without rows gives no case.

@@ -60,7 +60,7 @@ std::vector<CsvColumn> csv_columns() {
   std::vector<CsvColumn> columns;
   columns.push_back({"case", [](const ResultCase& one, const ResultRow&) { return one.name; }});
   columns.push_back(text_column("label", &ResultRow::label));
-  columns.push_back(text_column("strategy", &ResultRow::name));
+  columns.push_back(text_column("strategy", &ResultRow::strategy));
   columns.push_back(text_column("layout", &ResultRow::layout));
   columns.push_back({"state", [](const ResultCase&, const ResultRow& row) { return state(row); }});
   columns.push_back(number_column("step_time_ms", &ResultRow::step_ms));

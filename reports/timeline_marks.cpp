@@ -11,13 +11,33 @@ using RowKey = std::pair<std::int32_t, StreamId>;
 using OpList = std::vector<std::int32_t>;  // indices into the records, by start
 
 const OpRecord& op_at(const Traced& traced, std::int32_t index) {
-  return traced.timeline.ops[static_cast<std::size_t>(index)];
+  return traced.timeline->ops[static_cast<std::size_t>(index)];
 }
 
-// All ops, by start (equal starts: by end, then as recorded).
-OpList by_start(const Traced& traced) {
-  OpList order(traced.timeline.ops.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int32_t>(i);
+// The ranks to draw, sorted: the lowest ones and the one that ends last.
+std::vector<std::int32_t> drawn_ranks(const Traced& traced, std::int32_t max_ranks, TimelineView& view) {
+  std::map<std::int32_t, Time> ends;
+  for (const OpRecord& op : traced.timeline->ops) ends[op.rank] = std::max(ends[op.rank], op.end);
+  view.ranks_traced = static_cast<std::int32_t>(ends.size());
+  std::vector<std::int32_t> ranks;
+  for (const auto& [rank, end] : ends) ranks.push_back(rank);
+  if (view.ranks_traced > max_ranks) {
+    const auto last =
+        std::max_element(ends.begin(), ends.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    ranks.resize(static_cast<std::size_t>(max_ranks));
+    if (last->first > ranks.back()) ranks.back() = last->first;
+  }
+  view.ranks = static_cast<std::int32_t>(ranks.size());
+  return ranks;
+}
+
+// All ops of the ranks, by start (equal starts: by end, then as recorded).
+OpList by_start(const Traced& traced, const std::vector<std::int32_t>& ranks) {
+  OpList order;
+  for (std::size_t i = 0; i < traced.timeline->ops.size(); ++i) {
+    const auto index = static_cast<std::int32_t>(i);
+    if (std::binary_search(ranks.begin(), ranks.end(), op_at(traced, index).rank)) order.push_back(index);
+  }
   std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
     const OpRecord &left = op_at(traced, a), &right = op_at(traced, b);
     return std::pair(left.start, left.end) < std::pair(right.start, right.end);
@@ -151,9 +171,9 @@ std::size_t TimelineView::marks() const {
   return count;
 }
 
-TimelineView timeline_view(const Traced& traced, std::size_t max_marks) {
+TimelineView timeline_view(const Traced& traced, std::size_t max_marks, std::int32_t max_ranks) {
   TimelineView view;
-  OpList order = by_start(traced);
+  OpList order = by_start(traced, drawn_ranks(traced, max_ranks, view));
   if (order.empty()) return view;
   choose_window(traced, order, view);
   view.ops = static_cast<std::int64_t>(order.size());

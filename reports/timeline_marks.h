@@ -41,18 +41,21 @@ struct MarkRow {
 };
 
 struct TimelineView {
-  std::vector<MarkRow> rows;        // by rank, then stream; rows without ops are left out
-  Time begin, end;                  // what is drawn
-  Time resolution;                  // zero: nothing was merged
-  std::int64_t ops = 0;             // drawn, merged ones counted each
+  std::vector<MarkRow> rows;  // by rank, then stream; rows without ops are left out
+  Time begin, end;            // what is drawn
+  Time resolution;            // zero: nothing was merged
+  std::int64_t ops = 0;       // drawn, merged ones counted each
+  std::int32_t ranks = 0;     // drawn
+  std::int32_t ranks_traced = 0;
   std::int64_t ops_outside = 0;     // before `begin` or after `end`: not drawn
   Time outside_begin, outside_end;  // where those stand
 
   std::size_t marks() const;
 };
 
-// At most `max_marks` marks, but at least 4 a row. Where only a part of a step was traced, a gap without any op of more
+// At most `max_marks` marks, but at least 4 a row. Of more than `max_ranks` traced ranks the lowest are drawn, the one
+// that ends last among them. Where only a part of a step was traced, a gap without any op of more
 // than a third of the whole span splits the picture: the longer side is drawn, the other counted as outside.
-TimelineView timeline_view(const Traced& traced, std::size_t max_marks);
+TimelineView timeline_view(const Traced& traced, std::size_t max_marks, std::int32_t max_ranks = 8);
 
 }  // namespace longhaul

@@ -64,7 +64,7 @@ std::string faster_but_too_large(const ResultCase& one, const ResultRow& leader)
   if (fastest == nullptr) return "";
   std::string text = fmt::format("{} would be faster ({}) but does not fit in memory", fastest->label,
                                  format_duration(*fastest->step_ms));
-  const DoesNotFit& fault = *fastest->does_not_fit;
+  const FitFault& fault = *fastest->does_not_fit;
   if (fault.needed_bytes && fault.limit_bytes) {
     text += fmt::format(": it needs {} of {}", format_bytes(*fault.needed_bytes), format_bytes(*fault.limit_bytes));
   }

@@ -22,8 +22,8 @@ struct Traced {
   int gpus_per_node = 0;                // to name the node of a rank; 0: not known
   std::int64_t memory_limit_bytes = 0;  // what a rank may hold: device memory less the reserve; 0: not known
   Time step;                            // of the whole step, which may go on after the last record
-  RecordedTimeline timeline;
-  std::shared_ptr<const void> owner;  // of the labels; any object, usually the Schedule
+  std::shared_ptr<const RecordedTimeline> timeline;  // never null
+  std::shared_ptr<const void> owner;                 // of the labels; any object, usually the Schedule
 };
 
 struct TraceBundle {
