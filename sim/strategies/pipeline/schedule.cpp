@@ -110,6 +110,35 @@ PieceListPtr chunk_pieces(const ReplicaPlan& replica, std::size_t chunk, const C
   return make_piece_list(std::move(pieces));
 }
 
+// The order in which two neighbouring stages use their two edges. The earlier stage sends F(k) after computing it and
+// receives B(i) before computing it, so its own list is the order; the later stage must follow it, which means posting
+// the receive of its next input before it sends a gradient back. One common order keeps NCCL free of deadlock.
+class EdgeOrder {
+ public:
+  explicit EdgeOrder(std::vector<PipelineOp> earlier_stage) : order_(std::move(earlier_stage)) {
+    place_[0].resize(order_.size());  // each chunk stands twice: fewer than the ops
+    place_[1].resize(order_.size());
+    for (std::size_t i = 0; i < order_.size(); ++i) place(order_[i]) = i;
+  }
+
+  // Emits what comes up to and including the edge of `upto`; nothing if it was emitted already.
+  template <class Emit>
+  void advance(const PipelineOp& upto, const Emit& emit) {
+    for (const std::size_t end = place(upto) + 1; next_ < end; ++next_) emit(order_[next_]);
+  }
+
+ private:
+  std::size_t& place(const PipelineOp& op) {
+    std::vector<std::size_t>& of_pass = place_[op.pass == PipelinePass::kForward ? 0 : 1];
+    LH_ASSERT(static_cast<std::size_t>(op.chunk) < of_pass.size(), "chunk {} is not one of the stage before", op.chunk);
+    return of_pass[static_cast<std::size_t>(op.chunk)];
+  }
+
+  std::vector<PipelineOp> order_;
+  std::vector<std::size_t> place_[2];  // by pass, chunk
+  std::size_t next_ = 0;
+};
+
 class PipelineScheduleBuilder {
  public:
   PipelineScheduleBuilder(const StrategyRequest& request, const PipelinePlan& plan)
@@ -147,7 +176,19 @@ class PipelineScheduleBuilder {
     }
     options.context = has_slices(plan_);
     options.pipeline = true;
+    options.gather_once = gather_once();
     return options;
+  }
+
+  // Option "gather": "chunk" (weights gathered for every chunk, as DPP is assumed to do: dpp.md 2.5) or "step". By default
+  // once a step where a stage's weights and gradients, unsharded (4 bytes a parameter), fill at most a tenth of the device.
+  bool gather_once() const {
+    const std::string choice = request_.options.value("gather", "auto");
+    if (choice != "auto") return choice == "step";
+    const std::int64_t layers = *std::max_element(plan_.stage_layers.begin(), plan_.stage_layers.end());
+    const std::int64_t parameters = layers * layer_parameters(request_.model).total() +
+                                    std::max(embedding_parameters(request_.model), head_parameters(request_.model));
+    return request_.memory_limit_bytes > 0 && 40 * parameters <= request_.memory_limit_bytes;
   }
 
   // Members of one stage on one node do the same thing at the same time, but each sends over its own edge: one may stand
@@ -179,11 +220,19 @@ class PipelineScheduleBuilder {
     const std::int32_t last_backward = last_of(PipelinePass::kBackward);
     Program program;
     program.resident = step.resident(first_layer, layers, first, last);
+    step.append_prepare(program, first_layer, layers, first, last);
+    EdgeOrder before(first ? std::vector<PipelineOp>{} : plan.order.stages[static_cast<std::size_t>(stage - 1)]);
+    const auto exchange_before = [&](const PipelineOp& upto) {  // edges with the stage before, in the pair's order
+      before.advance(upto, [&](const PipelineOp& edge) {
+        const bool forward = edge.pass == PipelinePass::kForward;
+        step.append_edge(program, forward ? segments.receive_forward : segments.send_backward, edge.chunk, first_layer);
+      });
+    };
     for (const PipelineOp& op : ops) {
       const bool context = contexts[static_cast<std::size_t>(op.chunk)].sliced;
       if (op.pass == PipelinePass::kForward) {
         if (first) step.append_embedding(program, op.chunk);
-        else step.append_edge(program, segments.receive_forward, op.chunk, first_layer);
+        else exchange_before(op);
         step.append_forward(program, op.chunk, first_layer, layers, context);
         if (last) step.append_head(program, op.chunk, first_layer + layers, op.chunk == last_forward);
         else step.append_edge(program, segments.send_forward, op.chunk, first_layer + layers);
@@ -191,7 +240,7 @@ class PipelineScheduleBuilder {
         if (!last) step.append_edge(program, segments.receive_backward, op.chunk, first_layer);
         step.append_backward(program, op.chunk, first_layer, layers, context, op.chunk == last_backward);
         if (first) step.append_embedding_backward(program, op.chunk, op.chunk == last_backward);
-        else step.append_edge(program, segments.send_backward, op.chunk, first_layer);
+        else exchange_before(op);
       }
     }
     step.append_optimizer(program, first_layer, layers, first, last);

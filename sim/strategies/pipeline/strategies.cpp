@@ -19,6 +19,10 @@ constexpr double kNominalFlopsPerSecond = 4e14;
 // Tokens of one document and rows of one GEMM at which the planner's rates are taken: large enough to be saturated.
 constexpr std::int64_t kReferenceTokens = 16384;
 
+// Compute launches of one layer: step.h's 11 and 13 ops, and those of head-parallel attention.
+constexpr double kForwardLaunches = 16;
+constexpr double kBackwardLaunches = 24;
+
 PipelineLayout layout_of(const StrategyRequest& request) {
   return {request.degrees.dp, request.degrees.pp, request.degrees.sp};
 }
@@ -96,6 +100,10 @@ DppCostModel cost_model(const StrategyRequest& request) {
   cost.backward.alpha2 = layers * (cost.backward.alpha2 + 2 * elementwise);
   all_to_all_seconds(request, cost.forward);
   all_to_all_seconds(request, cost.backward);
+  // What a launch costs however few rows it has: the host's time or the smallest kernel's, whichever is longer.
+  const double least = std::max(kernels.launch_seconds(), kernels.elementwise(Bytes{1}).seconds);
+  cost.forward.beta1 = layers * kForwardLaunches * least;
+  cost.backward.beta1 = layers * kBackwardLaunches * least;
   return cost;
 }
 
@@ -159,6 +167,8 @@ Planned plan_dynamic(const StrategyRequest& request) {
                 plan_dpp(*request.batch, request.model.layers, layout_of(request), cost_model(request), options));
 }
 
+void check_pipeline_options(JsonReader& reader) { reader.choice("gather", {"auto", "chunk", "step"}); }
+
 Strategy pipeline_strategy(std::string name, std::string baseline) {
   Strategy strategy;
   strategy.name = std::move(name);
@@ -171,13 +181,19 @@ Strategy pipeline_strategy(std::string name, std::string baseline) {
 
 void add_pipeline_strategies(std::vector<Strategy>& list) {
   Strategy one = pipeline_strategy("1f1b", "1f1b");
+  one.option_keys = {"gather"};
+  one.check_options = [](const Json& options, const std::string& file, const std::string& path, Errors& errors) {
+    JsonReader reader(options, file, path, errors);
+    check_pipeline_options(reader);
+  };
   one.plan = [](const StrategyRequest& request) { return plan_sliced(request, 1); };
   list.push_back(one);
 
   Strategy sliced = pipeline_strategy("seq1f1b", "1f1b");
-  sliced.option_keys = {"slices", "slice_policy"};
+  sliced.option_keys = {"gather", "slices", "slice_policy"};
   sliced.check_options = [](const Json& options, const std::string& file, const std::string& path, Errors& errors) {
     JsonReader reader(options, file, path, errors);
+    check_pipeline_options(reader);
     reader.integer("slices", 1, 1024);
     reader.choice("slice_policy", {"equal-tokens", "equal-time"});
   };
@@ -185,9 +201,10 @@ void add_pipeline_strategies(std::vector<Strategy>& list) {
   list.push_back(sliced);
 
   Strategy dpp = pipeline_strategy("dpp", "seq1f1b");
-  dpp.option_keys = {"chunk_tokens", "max_slices"};
+  dpp.option_keys = {"gather", "chunk_tokens", "max_slices"};
   dpp.check_options = [](const Json& options, const std::string& file, const std::string& path, Errors& errors) {
     JsonReader reader(options, file, path, errors);
+    check_pipeline_options(reader);
     reader.integer("chunk_tokens", 1, std::int64_t{1} << 40);
     reader.integer("max_slices", 1, 4096);
   };

@@ -27,7 +27,7 @@ TensorRef StepBuilder::unit_tensor(const ParameterUnit& unit, TensorKindId kind,
                                    std::int16_t layer_offset) const {
   TensorRef ref = unit.per_layer ? layer_weights(kind, layer_offset) : step_tensor(kind);
   const bool transient = kind == unit.parameters || kind == unit.gradients || kind == unit.reduced;
-  if (zero3() && transient) {  // gathered or reduced for one chunk, so that two chunks never meet in one buffer
+  if (per_chunk() && transient) {  // gathered or reduced for one chunk, so that two chunks never meet in one buffer
     ref.has_chunk = true;
     ref.instance = kind == unit.parameters ? use : 0;
   }
@@ -42,13 +42,13 @@ View StepBuilder::weight(const ParameterUnit& unit, std::uint8_t use, std::int64
 View StepBuilder::weight_grad(const ParameterUnit& unit, std::int64_t begin, std::int64_t rows,
                               std::int64_t columns) const {
   // Under ZeRO 3 each backward pass writes a fresh gradient that is reduced at once; otherwise it adds to the step's.
-  const Access access = zero3() ? Access::kWrite : Access::kAccumulate;
+  const Access access = per_chunk() ? Access::kWrite : Access::kAccumulate;
   return matrix_of(unit_tensor(unit, unit.gradients), access, begin, rows, columns);
 }
 
 void StepBuilder::write_gather(SegmentWriter& w, const ParameterUnit& unit, std::uint8_t use, std::int16_t layer_offset,
                                Guard guard) const {
-  if (!zero3()) return;
+  if (!per_chunk()) return;
   const TensorRef shard = unit_tensor(unit, unit.shard, 0, layer_offset);
   const TensorRef full = unit_tensor(unit, unit.parameters, use, layer_offset);
   w.collective("gather_" + unit.name, CollectiveKind::kAllGather, zero_role_,
@@ -60,7 +60,7 @@ void StepBuilder::write_gather(SegmentWriter& w, const ParameterUnit& unit, std:
 }
 
 void StepBuilder::write_acquire_grads(SegmentWriter& w, const ParameterUnit& unit) const {
-  if (!zero3()) return;
+  if (!per_chunk()) return;
   // Bias, QK-norm and padding get no gradient from any op: they are zeroed so that the reduction reads what was written.
   const std::int64_t used = unit.per_layer ? unit.elements - layer_parameters_.extra : unit.elements;
   View rest = matrix_of(unit_tensor(unit, unit.gradients), Access::kWrite, used, unit.padded - used, 1);
@@ -70,13 +70,14 @@ void StepBuilder::write_acquire_grads(SegmentWriter& w, const ParameterUnit& uni
 void StepBuilder::write_reduce(SegmentWriter& w, const ParameterUnit& unit, bool last) const {
   const TensorRef gradients = unit_tensor(unit, unit.gradients);
   const TensorRef shard = unit_tensor(unit, unit.gradient_shard);
-  if (zero3()) {
-    const bool direct = options_.chunks == 1;
+  if (zero3() && (last || per_chunk())) {
+    const bool direct = options_.chunks == 1 || !per_chunk();
     const TensorRef target = direct ? shard : unit_tensor(unit, unit.reduced);
     w.collective("reduce_" + unit.name, CollectiveKind::kReduceScatter, zero_role_,
                  {{builder_.whole(gradients, Access::kRead), builder_.whole(target, Access::kWrite), -1}})
         .waits(compute_done_)
-        .releases({gradients});
+        .releases({gradients})
+        .releases_if(!per_chunk(), {unit_tensor(unit, unit.parameters)});
     if (!direct) {
       w.acquires({target});
       w.elementwise("add_" + unit.name + "_grad", Function::kAccumulate,
@@ -85,7 +86,7 @@ void StepBuilder::write_reduce(SegmentWriter& w, const ParameterUnit& unit, bool
           .releases({target});
     }
     w.records(grads_reduced_);
-  } else if (last && options_.zero_ranks > 1) {
+  } else if (!zero3() && last && options_.zero_ranks > 1) {
     w.collective("reduce_" + unit.name, CollectiveKind::kAllReduce, zero_role_,
                  {{View{}, builder_.whole(gradients, Access::kAccumulate), -1}})
         .waits(compute_done_)
@@ -114,7 +115,8 @@ void StepBuilder::write_forward_ops(SegmentWriter& w, const ForwardMode& mode) c
   w.elementwise("attention_norm", Function::kRmsNorm,
                 {input, weight(layer_, use, at.attention_norm, d, 1), all(t.attention_norm_output, Access::kWrite)})
       .acquires({layer_tensor(t.attention_norm_output, i)});
-  if (zero3()) w.waits(params_ready_).records(unit_begun_);
+  if (zero3()) w.waits(params_ready_);
+  if (per_chunk()) w.records(unit_begun_);
   if (options_.pipeline) w.waits(recomputing ? grad_ready_ : input_ready_);
   write_gather(w, layer_, use, recomputing ? -1 : 1, Guard::kNotLastIteration);
 
@@ -154,7 +156,7 @@ void StepBuilder::write_forward_ops(SegmentWriter& w, const ForwardMode& mode) c
       .acquires({output})
       .releases({layer_tensor(t.ffn_output, i)})
       .releases_if(!mode.keep, {layer_tensor(t.residual, i)})
-      .releases_if(zero3(), {unit_tensor(layer_, layer_.parameters, use)})
+      .releases_if(per_chunk(), {unit_tensor(layer_, layer_.parameters, use)})
       .records(compute_done_);
 }
 
@@ -171,7 +173,7 @@ void StepBuilder::write_backward_ops(SegmentWriter& w, const ForwardMode& mode) 
          grad(t.activated_grad, Access::kWrite), false, true)
       .acquires({chunk_tensor(t.activated_grad)});
   if (options_.pipeline && !recompute()) w.waits(grad_ready_);
-  if (zero3() && !recompute()) {
+  if (per_chunk() && !recompute()) {
     w.waits(params_ready_).records(unit_begun_);
     write_gather(w, layer_, 1, -1, Guard::kNotLastIteration);
   }
@@ -213,7 +215,7 @@ void StepBuilder::write_backward_ops(SegmentWriter& w, const ForwardMode& mode) 
                  grad(t.attention_norm_grad, Access::kRead), grad(hidden_grad_, Access::kAccumulate),
                  weight_grad(layer_, at.attention_norm, d, 1)})
       .releases({layer_tensor(hidden_), chunk_tensor(t.attention_norm_grad)})
-      .releases_if(zero3(), {unit_tensor(layer_, layer_.parameters, 1)})
+      .releases_if(per_chunk(), {unit_tensor(layer_, layer_.parameters, 1)})
       .records(compute_done_);
 }
 

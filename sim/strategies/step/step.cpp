@@ -37,7 +37,12 @@ StepBuilder::StepBuilder(ScheduleBuilder& builder, const ModelShape& model, cons
   }
   segments_.head = head_segment(false);
   segments_.head_last = head_segment(true);
-  if (zero3()) {
+  if (options_.gather_once && zero3()) {
+    segments_.prepare_embedding = prepare_segment(embedding_);
+    segments_.prepare_layer = prepare_segment(layer_);
+    segments_.prepare_head = prepare_segment(head_);
+  }
+  if (per_chunk()) {
     segments_.gather_embedding = gather_segment("gather_embedding", embedding_, 0);
     segments_.gather_tied_table = gather_segment("gather_tied_table", embedding_, 1);
     segments_.gather_layer_forward = gather_segment("gather_layer", layer_, 0);
@@ -212,6 +217,14 @@ void StepBuilder::append_chunk(Program& program, int chunk, bool last) const {
   append_head(program, chunk, layers, last);
   append_backward(program, chunk, 0, layers, false, last);
   append_embedding_backward(program, chunk, last);
+}
+
+void StepBuilder::append_prepare(Program& program, int first_layer, int layers, bool embedding, bool head) const {
+  if (segments_.prepare_layer < 0) return;
+  if (embedding) add_once(program, segments_.prepare_embedding, 0, kNoChunk);
+  program.blocks.push_back({segments_.prepare_layer, static_cast<std::int16_t>(first_layer),
+                            static_cast<std::int16_t>(layers), 1, kNoChunk});
+  if (head) add_once(program, segments_.prepare_head, 0, kNoChunk);
 }
 
 void StepBuilder::append_optimizer(Program& program, int first_layer, int layers, bool embedding, bool head) const {

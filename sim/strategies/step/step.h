@@ -6,6 +6,8 @@
 // over the zero group one layer ahead of their use (a gather waits until the unit before it has begun), on the zero
 // group's stream, forward and backward; gradients are reduce-scattered a layer at a time. ZeRO 0: gradients are all-reduced a layer at a time in the last backward pass.
 // Gradients and gathered weights are bf16 (2 + 2 + 12 bytes a parameter with AdamW's fp32 state; basp.md 3.7).
+// With `gather_once` (pipelines whose stages are small) the step begins with all gathers, gradients accumulate unsharded
+// and are reduce-scattered in the last backward pass.
 // The optimizer state is one flat tensor of 3 fp32 columns (master weight and two moments).
 #pragma once
 
@@ -36,6 +38,7 @@ struct StepOptions {
   int replicas = 1;        // zero groups that hold the same parameters: their gradients are all-reduced once, at the end
   int chunks = 1;          // backward passes of a rank in the step
   bool context = false;    // pipelines with slices: some chunks keep keys and values for later ones
+  bool gather_once = false;  // ZeRO 3: weights are gathered once a step and gradients reduced once, not for every chunk
   bool pipeline = false;   // layers of a stage: hidden rows and their gradients come and go by pipeline edges
 };
 
@@ -43,6 +46,7 @@ struct StepOptions {
 struct StepSegments {
   SegmentId gather_embedding = -1, gather_tied_table = -1, gather_head = -1;
   SegmentId gather_layer_forward = -1, gather_layer_backward = -1;
+  SegmentId prepare_embedding = -1, prepare_layer = -1, prepare_head = -1;  // gather_once: weights and zero gradients
   SegmentId embedding = -1, embedding_backward = -1, embedding_backward_last = -1;
   SegmentId layer = -1, layer_context = -1;                      // forward
   SegmentId layer_backward = -1, layer_backward_last = -1;       // recompute included
@@ -90,6 +94,8 @@ class StepBuilder {
   void append_head(Program& program, int chunk, int layers, bool last) const;
   // One block of a pipeline edge: hidden rows of `layer`, or the gradient of the chunk's hidden rows.
   void append_edge(Program& program, SegmentId segment, int chunk, int layer) const;
+  // Gather_once: the beginning of a rank's step. Nothing otherwise.
+  void append_prepare(Program& program, int first_layer, int layers, bool embedding, bool head) const;
   void append_optimizer(Program& program, int first_layer, int layers, bool embedding, bool head) const;
 
  private:
@@ -101,6 +107,7 @@ class StepBuilder {
   ParameterUnit declare_unit(std::string name, std::int64_t elements, bool per_layer);
   void declare_tensors();
   bool zero3() const { return options_.training.zero_stage == 3 && options_.zero_ranks > 1; }
+  bool per_chunk() const { return zero3() && !options_.gather_once; }  // gathers and reductions for every chunk
   bool recompute() const { return options_.training.recompute == Recompute::kFull; }
   // `use` tells the gathered copies of one chunk apart: 0 forward, 1 backward (and the tied table in the head).
   TensorRef unit_tensor(const ParameterUnit& unit, TensorKindId kind, std::uint8_t use = 0,
@@ -122,6 +129,7 @@ class StepBuilder {
   SegmentId embedding_backward_segment(bool last);
   SegmentId head_segment(bool last);
   SegmentId optimizer_segment(const ParameterUnit& unit);
+  SegmentId prepare_segment(const ParameterUnit& unit);
   void declare_edges();
   SegmentId edge_segment(const std::string& name, GroupRole role, bool forward, bool send);
 

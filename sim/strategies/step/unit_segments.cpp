@@ -8,8 +8,9 @@ SegmentId StepBuilder::embedding_segment() {
   w.elementwise("embedding", Function::kEmbedding,
                 {weight(embedding_, 0, 0, model_.vocab, model_.hidden), builder_.whole(layer_tensor(hidden_), Access::kWrite)})
       .acquires({layer_tensor(hidden_)})
-      .releases_if(zero3(), {unit_tensor(embedding_, embedding_.parameters)});
-  if (zero3()) w.waits(params_ready_).records(unit_begun_);
+      .releases_if(per_chunk(), {unit_tensor(embedding_, embedding_.parameters)});
+  if (zero3()) w.waits(params_ready_);
+  if (per_chunk()) w.records(unit_begun_);
   return builder_.add_segment("embedding", w.take());
 }
 
@@ -40,7 +41,8 @@ SegmentId StepBuilder::head_segment(bool last) {
       .elementwise("final_norm", Function::kRmsNorm,
                    {input, weight(head_, 0, 0, d, 1), all(head_norm_output_, Access::kWrite)})
       .acquires({chunk_tensor(head_norm_output_)});
-  if (zero3()) forward.waits(params_ready_).records(unit_begun_);
+  if (zero3()) forward.waits(params_ready_);
+  if (per_chunk()) forward.records(unit_begun_);
   forward.gemm("logits", all(head_norm_output_, Access::kRead), table, all(logits_, Access::kWrite), false, tied)
       .acquires({chunk_tensor(logits_)});
   forward.elementwise("cross_entropy", Function::kCrossEntropy, {all(logits_, Access::kAccumulate)});
@@ -59,7 +61,7 @@ SegmentId StepBuilder::head_segment(bool last) {
            weight_grad(head_, d, d, model_.vocab), true, false);
   }
   w.releases({chunk_tensor(logits_), chunk_tensor(head_norm_output_)})
-      .releases_if(zero3() && tied, {unit_tensor(embedding_, embedding_.parameters, 1)});
+      .releases_if(per_chunk() && tied, {unit_tensor(embedding_, embedding_.parameters, 1)});
   if (head_row_list_ != kAllRows) {  // rows that do not pass through the head have no gradient from the loss
     w.elementwise("zero_hidden_grad", Function::kZero, {all(hidden_grad_, Access::kWrite)})
         .acquires({chunk_tensor(hidden_grad_)});
@@ -69,12 +71,25 @@ SegmentId StepBuilder::head_segment(bool last) {
                 {input, weight(head_, 0, 0, d, 1), all(head_norm_grad_, Access::kRead),
                  columns_of(chunk_tensor(hidden_grad_), access, 0, d, head_row_list_), weight_grad(head_, 0, d, 1)})
       .releases({layer_tensor(hidden_), chunk_tensor(head_norm_grad_)})
-      .releases_if(zero3(), {unit_tensor(head_, head_.parameters)})
+      .releases_if(per_chunk(), {unit_tensor(head_, head_.parameters)})
       .records(compute_done_);
   if (head_row_list_ == kAllRows) w.acquires({chunk_tensor(hidden_grad_)});
   write_reduce(w, head_, last);
   for (Op& op : w.take()) ops.push_back(std::move(op));
   return builder_.add_segment("head", std::move(ops));
+}
+
+SegmentId StepBuilder::prepare_segment(const ParameterUnit& unit) {
+  SegmentWriter w(builder_, Pass::kForward);
+  const TensorRef full = unit_tensor(unit, unit.parameters);
+  const TensorRef gradients = unit_tensor(unit, unit.gradients);
+  w.collective("gather_" + unit.name, CollectiveKind::kAllGather, zero_role_,
+               {{builder_.whole(unit_tensor(unit, unit.shard), Access::kRead), builder_.whole(full, Access::kWrite), -1}})
+      .acquires({full})
+      .records(params_ready_);
+  w.elementwise("zero_" + unit.name + "_grads", Function::kZero, {builder_.whole(gradients, Access::kWrite)})
+      .acquires({gradients});
+  return builder_.add_segment("prepare_" + unit.name, w.take());
 }
 
 SegmentId StepBuilder::optimizer_segment(const ParameterUnit& unit) {
