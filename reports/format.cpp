@@ -103,6 +103,14 @@ std::string format_bytes(double bytes) {
   return fmt::format("{}{}{}", format_number(value, decimals), kNoBreakSpace, kUnits[unit]);
 }
 
+std::string format_bytes_range(double low, double high) {
+  std::string from = format_bytes(low);
+  const std::string to = format_bytes(high);
+  const auto unit_of = [](const std::string& text) { return text.substr(text.find(kNoBreakSpace)); };
+  if (unit_of(from) == unit_of(to)) from.resize(from.find(kNoBreakSpace));
+  return from + "\u2009\u2013\u2009" + to;
+}
+
 std::string format_percent(double fraction, int decimals) {
   return fmt::format("{}{}%", format_number(fraction * 100, decimals), kNoBreakSpace);
 }

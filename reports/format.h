@@ -23,6 +23,9 @@ std::string format_number(double value, int decimals);
 // Three to four significant digits with a unit out of B, kB, MB, GB, TB: "139.8 GB".
 std::string format_bytes(double bytes);
 
+// "97.3 - 114 GB" with an en dash, the unit once where both have the same.
+std::string format_bytes_range(double low, double high);
+
 // "41.3 %" of a fraction.
 std::string format_percent(double fraction, int decimals = 1);
 

@@ -8,7 +8,7 @@
 namespace longhaul {
 namespace {
 
-constexpr double kLabelShare = 0.065;  // of the axis: a segment this wide holds its percentage
+constexpr double kLabelShare = 0.045;  // of the axis: a stretch this wide holds a percentage
 constexpr int kBarTop = 7;
 constexpr int kBarHeight = 20;
 constexpr int kRowHeight = 34;
@@ -44,9 +44,12 @@ std::string segment(const BarSegment& part, const StepBar& bar, const Axis& axis
       R"(<rect class="part p{}" x="{:.3f}%" y="{}" width="{:.3f}%" height="{}"><title>{}: {} ({})</title></rect>)",
       part.colour, axis.percent(part.start_ms), kBarTop, axis.percent(part.length_ms), kBarHeight,
       escape_html(words(part.part)), format_duration(part.length_ms), format_percent(share));
-  if (axis.percent(part.length_ms) < kLabelShare * 100) return out;
+  // Left of the whisker, so that neither hides the other.
+  const double end_ms =
+      bar.low_ms < bar.high_ms ? std::min(part.start_ms + part.length_ms, bar.low_ms) : part.start_ms + part.length_ms;
+  if (axis.percent(end_ms - part.start_ms) < kLabelShare * 100) return out;
   return out + fmt::format(R"(<text class="in-bar t{}" x="{:.3f}%" y="{}">{}</text>)", part.colour,
-                           axis.percent(part.start_ms + part.length_ms / 2), kBarTop + kBarHeight / 2 + 4,
+                           axis.percent((part.start_ms + end_ms) / 2), kBarTop + kBarHeight / 2 + 4,
                            format_percent(share, 0));
 }
 
@@ -89,10 +92,11 @@ std::string bar_row(const ResultRow& row, const StepBar& bar, const Axis& axis, 
 }
 
 std::string axis_row(const Axis& axis) {
-  const int decimals = tick_decimals({axis.ticks->at(0) * axis.unit.per_ms, axis.ticks->at(1) * axis.unit.per_ms});
+  const double step = axis.ticks->size() > 1 ? axis.ticks->at(1) : axis.right_ms;
+  const int decimals = tick_decimals({0, step * axis.unit.per_ms});
   std::string out = "<div class=\"bar-row axis\" aria-hidden=\"true\"><div></div><svg width=\"100%\" height=\"20\">";
   for (const double tick : *axis.ticks) {
-    const char* anchor = tick == 0 ? "start" : tick == axis.ticks->back() ? "end" : "middle";
+    const char* anchor = tick == 0 ? "start" : axis.percent(tick) > 97 ? "end" : "middle";
     out += fmt::format(R"(<text x="{:.3f}%" y="14" text-anchor="{}">{}</text>)", axis.percent(tick), anchor,
                        format_number(tick * axis.unit.per_ms, decimals));
   }
@@ -103,7 +107,7 @@ std::string axis_row(const Axis& axis) {
 
 std::string bars_html(const ResultCase& one, const StepBars& bars, const Verdict& verdict) {
   if (bars.bars.empty()) return "";
-  const Axis axis{bars.ticks.back(), time_unit(bars.ticks.back()), &bars.ticks};
+  const Axis axis{bars.right_ms, time_unit(bars.right_ms), &bars.ticks};
   std::string out =
       "<figure class=\"bars\">\n<figcaption><h3>Step time</h3><p>Parts of the step of the rank that ends "
       "last, as shares of that step. Whiskers: low and high end of the prediction.</p></figcaption>\n";

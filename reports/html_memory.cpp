@@ -59,7 +59,9 @@ std::string grid_lines(const Frame& frame) {
     if (tick > frame.top_bytes) continue;
     const double y = plot_y(frame, tick);
     out += fmt::format(R"(<line class="grid" x1="0" x2="100%" y1="{0:.1f}" y2="{0:.1f}"/>)", y);
-    if (tick > 0) out += fmt::format(R"(<text class="tick" x="2" y="{:.1f}">{}</text>)", y - 3, format_bytes(tick));
+    const bool crowded = frame.top_bytes - tick < frame.top_bytes * 0.12;  // the limit's label is there
+    if (tick > 0 && !crowded)
+      out += fmt::format(R"(<text class="tick" x="2" y="{:.1f}">{}</text>)", y - 3, format_bytes(tick));
   }
   const int decimals = tick_decimals({0, frame.time_ticks_ms[1] * frame.unit.per_ms});
   for (const double tick : frame.time_ticks_ms) {

@@ -51,10 +51,15 @@ double largest_high(const ResultCase& one) {
 std::string sent_cell(const std::optional<SentBytes>& sent) {
   if (!sent) return cell(std::nullopt, format_bytes);
   std::string below;
-  if (sent->min != sent->max) {
-    below = fmt::format("{}\u2009\u2013\u2009{}", format_bytes(sent->min), format_bytes(sent->max));
+  if (format_bytes(sent->min) != format_bytes(sent->max)) {
+    below = format_bytes_range(sent->min, sent->max);
   }
   return cell(sent->mean, format_bytes, below);
+}
+
+std::string headroom_text(const std::optional<double>& bytes) {
+  if (!bytes) return "";
+  return *bytes >= 0 ? format_bytes(*bytes) + " free" : format_bytes(-*bytes) + " too much";
 }
 
 std::string result_row(const ResultRow& row, bool leads, TimeUnit unit, int decimals) {
@@ -68,8 +73,7 @@ std::string result_row(const ResultRow& row, bool leads, TimeUnit unit, int deci
   out += cell(row.speedup, format_ratio);
   out += cell(row.speedup_own, format_ratio, row.own_baseline.empty() ? "" : "to " + escape_html(row.own_baseline));
   out += cell(row.imbalance, decimals2);
-  out += cell(row.peak_bytes, format_bytes);
-  out += cell(row.headroom_bytes, format_bytes);
+  out += cell(row.peak_bytes, format_bytes, headroom_text(row.headroom_bytes));
   out += sent_cell(row.sent_intra_node);
   out += sent_cell(row.sent_inter_node);
   out += fmt::format("<td>{}</td>", row.bound_by.empty() ? std::string(kDash) : escape_html(row.bound_by));
@@ -133,15 +137,14 @@ std::string result_table_html(const ResultCase& one, const Verdict& verdict) {
   const std::vector<std::pair<std::string, std::string>> columns = {
       {"Strategy", "layout"},
       {"Step time", fmt::format("{}, low\u2009\u2013\u2009high", unit.name)},
-      {"Tokens", "/s/GPU"},
+      {"Tokens/s", "a GPU"},
       {"MFU", ""},
       {"Speed-up", "to baseline"},
-      {"Own", "speed-up"},
+      {"Own speed-up", ""},
       {"Imbalance", "max/mean"},
-      {"Peak", "memory"},
-      {"Headroom", ""},
-      {"In node", "sent a GPU"},
-      {"Between", "nodes, a GPU"},
+      {"Peak memory", "headroom"},
+      {"Sent in node", "a GPU"},
+      {"Between nodes", "a GPU"},
       {"Bound by", ""}};
   std::string out =
       "<div class=\"scroll\"><table class=\"sortable results\"><caption>All strategies of this case</caption>" +
@@ -183,9 +186,6 @@ std::string remarks_html(const ResultCase& one) {
   std::string items;
   for (const ResultRow& row : one.rows) {
     const std::string name = fmt::format("<b>{}</b> ", escape_html(row.label));
-    if (row.not_applicable) {
-      items += fmt::format("<li>{}is not applicable: {}</li>\n", name, escape_html(*row.not_applicable));
-    }
     if (row.does_not_fit) items += fmt::format("<li>{}{}</li>\n", name, does_not_fit_text(*row.does_not_fit));
     for (const std::string& note : row.notes) items += fmt::format("<li>{}{}</li>\n", name, escape_html(note));
   }

@@ -18,7 +18,7 @@ std::string time_table_html(const ResultCase& one);
 // Memory by category at the peak; empty if no row has any.
 std::string memory_table_html(const ResultCase& one);
 
-// Rows that do not apply or fit, with reasons and remedies, and notes of rows; empty if there are none.
+// Rows that do not fit, with reasons and remedies, and notes of rows; empty if there are none.
 std::string remarks_html(const ResultCase& one);
 
 // Everything at the top of the results but rows and study, as a list of terms.

@@ -39,20 +39,34 @@ std::string stream_name(const Traced& traced, StreamId stream) {
   return index < traced.streams.size() ? traced.streams[index] : fmt::format("stream {}", stream);
 }
 
-// One path a class: a horizontal stroke a mark.
+// Horizontal strokes of one class, each written relative to the one before.
+struct Strokes {
+  std::string path;
+  std::int64_t reach = 0;
+
+  void add(std::int64_t start, std::int64_t length) {
+    path += path.empty() ? fmt::format("M{} 8h{}", start, length) : fmt::format("m{} 0h{}", start - reach, length);
+    reach = start + length;
+  }
+};
+
+// One path a class, a stroke a mark. A merged mark shows how much of its time each class fills and leaves the idle rest
+// blank, so that a stretch of short ops looks as busy as it is.
 std::string row_paths(const TimelineView& view, const MarkRow& row) {
-  std::map<int, std::string> paths;
-  std::map<int, std::int64_t> reach;
+  std::map<int, Strokes> paths;
   for (const Mark& mark : row.marks) {
-    const auto [start, length] = place(view, mark);
-    std::string& path = paths[mark.colour];
-    path += path.empty() ? fmt::format("M{} 8h{}", start, length)
-                         : fmt::format("m{} 0h{}", start - reach[mark.colour], length);
-    reach[mark.colour] = start + length;
+    auto [start, length] = place(view, mark);
+    if (mark.shares.empty()) paths[mark.colour].add(start, length);
+    for (const auto& [colour, busy] : mark.shares) {
+      const std::int64_t share = busy.ps() / unit_ps(view);
+      if (share == 0) continue;
+      paths[colour].add(start, share);
+      start += share;
+    }
   }
   std::string out;
-  for (const auto& [colour, path] : paths) {
-    out += fmt::format(R"(<path class="c{}" d="{}"/>)", css_class(colour), path);
+  for (const auto& [colour, strokes] : paths) {
+    out += fmt::format(R"(<path class="c{}" d="{}"/>)", css_class(colour), strokes.path);
   }
   return out;
 }
@@ -80,7 +94,10 @@ std::string legend(const Traced& traced, const TimelineView& view) {
   static const char* const kNames[] = {"gemm", "attention", "elementwise, move", "optimizer"};
   std::set<int> seen;
   for (const MarkRow& row : view.rows) {
-    for (const Mark& mark : row.marks) seen.insert(mark.colour);
+    for (const Mark& mark : row.marks) {
+      seen.insert(mark.colour);
+      for (const auto& [colour, busy] : mark.shares) seen.insert(colour);
+    }
   }
   std::string out = "<ul class=\"legend\">";
   for (const int colour : seen) {
@@ -113,12 +130,17 @@ std::string axis_html(const TimelineView& view) {
 }
 
 std::string caption(const Traced& traced, const TimelineView& view) {
+  const TimeUnit unit = time_unit(view.end.ms());
+  const int decimals = time_decimals(unit, view.end.ms());
+  const auto in_unit = [&](Time time) { return format_number(time.ms() * unit.per_ms, decimals); };
   std::string out =
-      fmt::format("{} launches from {} to {} of a step of {}", format_number(static_cast<double>(view.ops), 0),
-                  format_duration(view.begin.ms()), format_duration(view.end.ms()), format_duration(traced.step.ms()));
+      fmt::format("{} launches from {} to {} {} of a step of {}", format_number(static_cast<double>(view.ops), 0),
+                  in_unit(view.begin), in_unit(view.end), unit.name, format_duration(traced.step.ms()));
   if (view.resolution > Time()) {
-    out += fmt::format(", drawn as {} marks: neighbours of one stream within {} are merged",
-                       format_number(static_cast<double>(view.marks()), 0), format_duration(view.resolution.ms()));
+    out += fmt::format(
+        ", drawn as {} marks: neighbours of one stream within {} are merged, and show how "
+        "much of that time each kind fills",
+        format_number(static_cast<double>(view.marks()), 0), format_duration(view.resolution.ms()));
   }
   out += ".";
   if (view.ranks < view.ranks_traced) {

@@ -19,8 +19,9 @@
 namespace longhaul {
 namespace {
 
-constexpr std::size_t kMaxMarksOfTrace = 3000;
-constexpr std::size_t kMaxMarks = 24'000;  // of all traces together: about 1 MB of page
+// Marks of a timeline: those of the leader and the baseline of a case stand open and may have more.
+constexpr double kMarksOpen = 3000;
+constexpr double kMarksClosed = 1200;
 constexpr std::size_t kCurvePoints = 600;
 constexpr std::size_t kMaxStudyBytes = 200'000;
 
@@ -71,7 +72,7 @@ std::string verdict_card(const ResultCase& one, const Verdict& verdict, std::siz
   return fmt::format(
       "<article class=\"verdict {}\"><h2><a href=\"#case-{}\">{}</a></h2><p class=\"headline\">{}</p>"
       "<p>{}</p></article>\n",
-      kind, index, name, escape_html(verdict.headline), escape_html(verdict.sentence));
+      kind, index, name, escape_html(verdict.headline), escape_html(verdict.detail));
 }
 
 const ResultRow* row_of(const ResultCase& one, const Traced& traced) {
@@ -94,15 +95,17 @@ std::string case_memory(const ResultCase& one, const TraceBundle& bundle) {
 }
 
 // Open are the leader's and the baseline's.
-std::string case_timelines(const ResultCase& one, const Verdict& verdict, const TraceBundle& bundle, std::size_t marks,
+std::string case_timelines(const ResultCase& one, const Verdict& verdict, const TraceBundle& bundle, double scale,
                            Page& page) {
   std::string out;
   for (const Traced& traced : bundle.traced) {
     const ResultRow* row = row_of(one, traced);
     if (row == nullptr || traced.timeline->ops.empty()) continue;
     const bool leads = verdict.leader >= 0 && row == &one.rows[static_cast<std::size_t>(verdict.leader)];
-    const TimelineView view = timeline_view(traced, marks);
-    out += timeline_html(traced, view, page.traces, leads || row->baseline);
+    const bool open = leads || row->baseline;
+    const TimelineView view =
+        timeline_view(traced, static_cast<std::size_t>((open ? kMarksOpen : kMarksClosed) * scale));
+    out += timeline_html(traced, view, page.traces, open);
     page.traces_json += fmt::format("{}{}", page.traces > 0 ? ",\n" : "", timeline_json(traced, view));
     ++page.traces;
   }
@@ -113,7 +116,7 @@ std::string case_timelines(const ResultCase& one, const Verdict& verdict, const 
          out + "</section>\n";
 }
 
-std::string case_html(const ResultCase& one, const Verdict& verdict, const TraceBundle& bundle, std::size_t marks,
+std::string case_html(const ResultCase& one, const Verdict& verdict, const TraceBundle& bundle, double scale,
                       std::size_t index, Page& page) {
   std::string out = fmt::format("<section class=\"case\" id=\"case-{}\">\n<h2>{}</h2>\n", index,
                                 one.name.empty() ? "Strategies" : escape_html(one.name));
@@ -128,7 +131,7 @@ std::string case_html(const ResultCase& one, const Verdict& verdict, const Trace
   if (!memory_table.empty()) {
     out += "<details><summary>What fills memory at the peak</summary>" + memory_table + "</details>\n";
   }
-  out += case_timelines(one, verdict, bundle, marks, page);
+  out += case_timelines(one, verdict, bundle, scale, page);
   return out + "</section>\n";
 }
 
@@ -162,13 +165,13 @@ std::string end_matter(const Json& results) {
 }
 
 std::string page_html(const Json& results, const std::vector<ResultCase>& cases, const TraceBundle& bundle,
-                      std::size_t marks) {
+                      double scale) {
   Page page;
   std::string cards, sections;
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const Verdict verdict = case_verdict(cases[i]);
     cards += verdict_card(cases[i], verdict, i);
-    sections += case_html(cases[i], verdict, bundle, marks, i, page);
+    sections += case_html(cases[i], verdict, bundle, scale, i, page);
   }
   if (cases.empty()) cards = "<article class=\"verdict\"><p>The results hold no strategy.</p></article>\n";
   const std::string study = study_text(results, "name");
@@ -192,11 +195,11 @@ std::string page_html(const Json& results, const std::vector<ResultCase>& cases,
 
 std::string report_html(const Json& results, const TraceBundle& traces) {
   const std::vector<ResultCase> cases = read_result_rows(results);
-  std::size_t marks = std::min(kMaxMarksOfTrace, kMaxMarks / std::max<std::size_t>(traces.traced.size(), 1));
-  std::string page = page_html(results, cases, traces, marks);
-  while (page.size() > kReportMaxBytes && marks > 1) {
-    marks /= 2;
-    page = page_html(results, cases, traces, marks);
+  double scale = 1;
+  std::string page = page_html(results, cases, traces, scale);
+  while (page.size() > kReportMaxBytes && scale > 1e-3) {
+    scale /= 2;
+    page = page_html(results, cases, traces, scale);
   }
   return page;
 }

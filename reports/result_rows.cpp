@@ -91,8 +91,10 @@ std::vector<std::string> notes(const Json& row) {
   if (const Json* layout = find(row, "layout"); layout != nullptr) {
     const auto legal = number(*layout, "layouts_legal"), simulated = number(*layout, "layouts_simulated");
     if (legal && simulated) {
-      out.push_back(fmt::format("the best of {} legal layouts, {} simulated; lower bounds rule out the others", *legal,
-                                *simulated));
+      out.push_back(*simulated < *legal
+                        ? fmt::format("the best of {} legal layouts, {} simulated; lower bounds rule out the others",
+                                      *legal, *simulated)
+                        : fmt::format("the best of {} legal layouts, all simulated", *legal));
     }
   }
   return out;

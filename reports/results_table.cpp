@@ -152,7 +152,7 @@ std::string results_markdown(const Json& results) {
     const Verdict verdict = case_verdict(one);
     if (!out.empty()) out += "\n";
     if (!one.name.empty()) out += fmt::format("### {}\n\n", one.name);
-    out += verdict.sentence + "\n\n";
+    out += verdict.sentence() + "\n\n";
     out +=
         "| strategy | step time (low to high) | tokens/s/GPU | MFU | speed-up | own speed-up | imbalance | peak memory "
         "| sent in node, a GPU | sent between nodes, a GPU | bound by |\n"

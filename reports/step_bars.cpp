@@ -50,7 +50,9 @@ StepBars step_bars(const ResultCase& one) {
   for (const auto& [part, unused] : in_stack_order(seen)) {
     if (std::find(view.parts.begin(), view.parts.end(), part) == view.parts.end()) view.parts.push_back(part);
   }
-  view.ticks = axis_ticks(largest, 5);
+  view.right_ms = largest > 0 ? largest * 1.01 : 1;  // so that the last whisker is seen whole
+  view.ticks = axis_ticks(largest, 6);
+  while (view.ticks.back() > view.right_ms) view.ticks.pop_back();
   return view;
 }
 

@@ -32,7 +32,8 @@ struct StepBar {
 struct StepBars {
   std::vector<StepBar> bars;
   std::vector<std::string> parts;  // that occur in any bar, in stack order
-  std::vector<double> ticks;       // ms, from 0; the last one is the right end
+  double right_ms = 1;             // the right end of the axis: no bar or whisker goes beyond
+  std::vector<double> ticks;       // ms, from 0, none beyond the right end
 };
 
 StepBars step_bars(const ResultCase& one);

@@ -107,7 +107,7 @@ class Merger {
     const bool joins = open_ && small && small_ && op.end - mark_.start <= resolution_;
     if (!joins) {
       flush();
-      mark_ = Mark{mark_class(op), op.start, op.end, Time(), 0, false, index};
+      mark_ = Mark{mark_class(op), op.start, op.end, Time(), 0, {}, index};
       open_ = true;
       small_ = small;
     }
@@ -122,7 +122,7 @@ class Merger {
     const auto most = std::max_element(busy_by_class_.begin(), busy_by_class_.end(),
                                        [](const auto& a, const auto& b) { return a.second < b.second; });
     mark_.colour = most->first;
-    mark_.mixed = busy_by_class_.size() > 1;
+    if (mark_.count > 1) mark_.shares.assign(busy_by_class_.begin(), busy_by_class_.end());
     marks_.push_back(mark_);
     busy_by_class_.clear();
     open_ = false;
@@ -183,8 +183,8 @@ TimelineView timeline_view(const Traced& traced, std::size_t max_marks, std::int
 
   view.rows = merge_rows(traced, rows, Time());
   const std::size_t most = std::max(max_marks, 4 * rows.size());
-  // Each halving of the number of stretches about halves the marks; with one stretch a row has at most three.
-  for (std::int64_t stretches = 1 << 20; view.marks() > most && stretches >= 1; stretches /= 2) {
+  // Fewer stretches make fewer marks; with one stretch a row has at most three.
+  for (std::int64_t stretches = 100'000; view.marks() > most && stretches >= 1; stretches = stretches * 3 / 4) {
     view.resolution = Time::from_ps((view.end - view.begin).ps() / stretches + 1);
     view.rows = merge_rows(traced, rows, view.resolution);
   }

@@ -1,15 +1,16 @@
 // View data of the timeline: rows (rank x stream) of marks, few enough to draw.
 //
 // Units: Time. A mark is one op, or neighbours of one row that are each shorter than `resolution` and together no
-// longer than it, merged: `count` says how many, `busy` how much of it they fill, and its class is that which fills the
-// most. Invariants: the marks of a row rise and never overlap; counts sum to the ops of the row; busy sums to theirs.
-// Ignores: waits between streams; what a collective waited before its members had arrived (its mark starts when all
-// have).
+// longer than it, merged: `count` says how many, `busy` how much of it they fill, `shares` with what; its class is that
+// which fills the most. Invariants: the marks of a row rise and never overlap; counts sum to the ops of the row; busy
+// sums to theirs. Ignores: waits between streams; what a collective waited before its members had arrived (its mark
+// starts when all have).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/timeline/traced.h"
@@ -28,10 +29,10 @@ int mark_class(const OpRecord& op);
 struct Mark {
   int colour = 0;  // class
   Time start, end;
-  Time busy;               // of the ops in it; end - start for a single one
-  std::int32_t count = 1;  // ops
-  bool mixed = false;      // ops of more than one class
-  std::int32_t first = 0;  // index of its first op in Traced::timeline.ops
+  Time busy;                                 // of the ops in it; end - start for a single one
+  std::int32_t count = 1;                    // ops
+  std::vector<std::pair<int, Time>> shares;  // busy time by class, if merged; empty for a single op
+  std::int32_t first = 0;                    // index of its first op in Traced::timeline.ops
 };
 
 struct MarkRow {

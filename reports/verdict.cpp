@@ -43,8 +43,7 @@ std::string against_baseline(const ResultRow& row, const ResultRow* baseline) {
   if (baseline == nullptr || !baseline->timed()) return "";
   if (&row == baseline) return "It is the baseline of this case.";
   const double ratio = *baseline->step_ms / *row.step_ms;
-  std::string text =
-      fmt::format("{} is {} as fast as the baseline {}", row.label, format_ratio(ratio), baseline->label);
+  std::string text = fmt::format("It is {} as fast as the baseline {}", format_ratio(ratio), baseline->label);
   const bool interval = row.low() != row.high() || baseline->low() != baseline->high();
   if (interval) {
     text += fmt::format(" ({} to {})", format_ratio(baseline->low() / row.high()),
@@ -77,7 +76,7 @@ std::string nobody_fits(const ResultCase& one) {
     if (row.not_applicable || !row.does_not_fit || !row.does_not_fit->needed_bytes) continue;
     if (least == nullptr || *row.does_not_fit->needed_bytes < *least->does_not_fit->needed_bytes) least = &row;
   }
-  std::string text = "No strategy fits in the memory of a GPU.";
+  std::string text = "no strategy fits in the memory of a GPU.";
   if (least == nullptr) return text;
   text += fmt::format(" {} comes nearest: it needs {}", least->label, format_bytes(*least->does_not_fit->needed_bytes));
   if (least->does_not_fit->limit_bytes) text += fmt::format(" of {}", format_bytes(*least->does_not_fit->limit_bytes));
@@ -102,31 +101,42 @@ void word(const ResultCase& one, const std::vector<int>& running, Verdict& verdi
   if (running.size() == 1) {
     verdict.kind = VerdictKind::kOnlyOne;
     verdict.headline = fmt::format("Only {} runs", leader.label);
-    verdict.sentence =
-        join_sentences({fmt::format("Only {} runs: {}.", leader.label, step_text(leader)), beside, too_large});
+    verdict.detail =
+        join_sentences({fmt::format("{} takes {}; no other row applies and fits.", leader.label, step_text(leader)),
+                        beside, too_large});
     return;
   }
-  if (verdict.overlaps.empty()) {
+  std::vector<int> siblings, rivals;  // overlapping rows of the leader's own strategy, and of others
+  for (const int row : verdict.overlaps) {
+    (row_at(one, row).strategy == leader.strategy ? siblings : rivals).push_back(row);
+  }
+  if (rivals.empty()) {
     verdict.kind = VerdictKind::kWins;
-    verdict.headline = fmt::format("{} wins", leader.label);
-    verdict.sentence = join_sentences({fmt::format("{} wins: {}.", leader.label, step_text(leader)), beside,
-                                       "No other interval reaches into its own.", too_large});
+    verdict.headline = fmt::format("{} wins", siblings.empty() ? leader.label : leader.strategy);
+    const std::string other_layouts =
+        siblings.empty()
+            ? ""
+            : fmt::format("Its other layouts ({}) are too close to tell apart.", list_labels(one, siblings));
+    verdict.detail =
+        join_sentences({fmt::format("{} takes {}.", leader.label, step_text(leader)), beside, other_layouts,
+                        siblings.empty() ? "No other interval reaches into its own."
+                                         : "No interval of another strategy reaches into its own.",
+                        too_large});
     return;
   }
   verdict.kind = VerdictKind::kTooClose;
   verdict.headline = "Too close to call";
   std::vector<std::string> ties;
-  for (const int row : verdict.overlaps) {
+  for (const int row : rivals) {
     if (*row_at(one, row).step_ms == *leader.step_ms) ties.push_back(row_at(one, row).label);
   }
-  const bool one_rival = verdict.overlaps.size() == 1;
+  const bool one_rival = rivals.size() == 1;
   const std::string lead = ties.empty() ? fmt::format("{} has the shortest step", leader.label)
                                         : fmt::format("{} ties with {}", leader.label, list(ties));
-  verdict.sentence =
-      join_sentences({fmt::format("Too close to call: {}, {}, but the {} of {} {} its own.", lead, step_text(leader),
-                                  one_rival ? "interval" : "intervals", list_labels(one, verdict.overlaps),
-                                  one_rival ? "overlaps" : "overlap"),
-                      beside, too_large});
+  verdict.detail = join_sentences(
+      {fmt::format("{}, {}, but the {} of {} {} its own.", lead, step_text(leader),
+                   one_rival ? "interval" : "intervals", list_labels(one, rivals), one_rival ? "overlaps" : "overlap"),
+       beside, too_large});
 }
 
 }  // namespace
@@ -153,14 +163,14 @@ Verdict case_verdict(const ResultCase& one) {
   if (fits_not) {
     verdict.kind = VerdictKind::kNobodyFits;
     verdict.headline = "Nothing fits";
-    verdict.sentence = nobody_fits(one);
+    verdict.detail = nobody_fits(one);
   } else if (!one.rows.empty()) {
     verdict.kind = VerdictKind::kNobodyApplies;
     verdict.headline = "Nothing applies";
-    verdict.sentence = "No strategy of this case has a step time; the table says why.";
+    verdict.detail = "no strategy of this case has a step time; the table says why.";
   } else {
     verdict.headline = "No rows";
-    verdict.sentence = "The results hold no strategy.";
+    verdict.detail = "the results hold no strategy.";
   }
   return verdict;
 }

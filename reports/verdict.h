@@ -2,8 +2,9 @@
 //
 // A row may win if it applies and fits. The shortest step time leads (equal times: the first row). It wins when its
 // high end lies below the low end of every other row; rows whose interval reaches into its own make the case "too close
-// to call". Ignores that two predictions err together (the same kernels, the same links): intervals are compared as if
-// they were independent, which calls fewer winners than there are.
+// to call"; unless all of them are the same strategy in another layout: then that strategy wins. Ignores that two
+// predictions err together (the same kernels, the same links): intervals are compared as if they were independent,
+// which calls fewer winners than there are.
 #pragma once
 
 #include <string>
@@ -20,7 +21,9 @@ struct Verdict {
   int leader = -1;            // row with the shortest step that fits; -1 if none does
   std::vector<int> overlaps;  // rows that fit and whose interval overlaps the leader's, fastest first
   std::string headline;       // "flashcp wins", "Too close to call", ...
-  std::string sentence;       // the whole verdict, plain text
+  std::string detail;         // by how much, over what, and what overlaps; plain text
+
+  std::string sentence() const { return headline + ": " + detail; }
 };
 
 Verdict case_verdict(const ResultCase& one);
