@@ -1,7 +1,9 @@
 #include "sim/executor/models.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <deque>
+#include <map>
 #include <tuple>
 
 #include "sim/core/invariant.h"
@@ -55,6 +57,15 @@ class FlowNetwork : public CollectiveNetwork {
       : collectives_(cluster), solver_(cluster), links_(cluster.links().size()), scale_(scale) {}
 
   TransferId prepare(const CollectiveCall& call) override {
+    if (call.kind == CollectiveKind::kExchange) {
+      const auto [known, fresh] = exchanges_.try_emplace({call.group, content_of(call)}, 0);
+      if (fresh) known->second = build(call);
+      return known->second;
+    }
+    return build(call);
+  }
+
+  TransferId build(const CollectiveCall& call) {
     Prepared prepared;
     const Transfer transfer = make(call);
     const std::vector<std::int32_t>& ranks = call.schedule->groups[static_cast<std::size_t>(call.group)].members;
@@ -104,6 +115,26 @@ class FlowNetwork : public CollectiveNetwork {
     std::int64_t runs = 0;
   };
 
+  // Which messages an exchange is made of, in member numbers: equal numbers, equal messages. Layers, passes and the
+  // groups of other pipeline stages repeat the same peer lists, so what was read once is found by the lists themselves
+  // (the addresses are looked up, never ordered by in results).
+  std::int64_t content_of(const CollectiveCall& call) {
+    std::vector<std::uintptr_t> lists;
+    for (const OpInstance& at : call.members) {
+      for (const CollectivePart& part : at.op->parts) {
+        const auto size = [&](const View& view) -> std::uintptr_t {
+          if (view.tensor.kind < 0) return 0;
+          return static_cast<std::uintptr_t>(
+              element_bytes(call.schedule->tensors[static_cast<std::size_t>(view.tensor.kind)].type));
+        };
+        const ExchangeListPtr& list = at.shape->exchanges[static_cast<std::size_t>(part.exchange)];
+        lists.push_back(reinterpret_cast<std::uintptr_t>(list.get()));
+        lists.push_back(size(part.send) << 8 | size(part.receive));
+      }
+    }
+    return contents_.try_emplace(std::move(lists), static_cast<std::int64_t>(contents_.size())).first->second;
+  }
+
   Transfer make(const CollectiveCall& call) {
     const std::vector<std::int32_t>& members = call.schedule->groups[static_cast<std::size_t>(call.group)].members;
     const std::span<const int> ranks(members.data(), members.size());
@@ -141,6 +172,8 @@ class FlowNetwork : public CollectiveNetwork {
   std::size_t links_;
   double scale_;
   std::deque<Prepared> prepared_;  // addresses stay
+  std::map<std::vector<std::uintptr_t>, std::int64_t> contents_;             // peer lists -> content
+  std::map<std::pair<GroupId, std::int64_t>, TransferId> exchanges_;         // group, content -> transfer
 };
 
 bool by_pair(const PeerMessage& a, const PeerMessage& b) { return std::tie(a.from, a.to) < std::tie(b.from, b.to); }

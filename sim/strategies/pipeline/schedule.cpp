@@ -322,6 +322,7 @@ class PipelineScheduleBuilder {
       for (int member = 0; member < plan_.layout.sp; ++member) {
         shared.member_rows.push_back(make_row_list({{member * local_rows, local_rows}}));
       }
+      scheme_.prepare(shared, local_rows);
       for (int member = 0; member < plan_.layout.sp; ++member) {
         ShapeSet shape = builder_.empty_shape();
         step.set_rows(shape, make_row_map(cut_runs(runs, member * local_rows, (member + 1) * local_rows)));

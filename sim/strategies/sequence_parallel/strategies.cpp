@@ -140,7 +140,8 @@ std::shared_ptr<const Schedule> build_schedule(const StrategyRequest& request, c
       const std::size_t index = static_cast<std::size_t>(chunk * planned.replicas + replica);
       const SpPlan& plan = planned.plans[index];
       for (const SpGroup& group : plan.groups) {
-        const HeadParallelShape shared = group_shape(batch, planned.sequences[index], plan, group);
+        HeadParallelShape shared = group_shape(batch, planned.sequences[index], plan, group);
+        scheme.prepare(shared, shared.group_rows->rows / group_size);
         for (std::int64_t local = group.first_rank; local < group.first_rank + group_size; ++local) {
           const RowMapPtr rows = rank_rows(batch, planned.sequences[index], plan.rows[static_cast<std::size_t>(local)]);
           ShapeSet shape = builder.empty_shape();

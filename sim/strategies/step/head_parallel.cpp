@@ -241,6 +241,28 @@ void HeadParallelScheme::backward(SegmentWriter& w, const ForwardMode& mode) {
   }
 }
 
+void HeadParallelScheme::prepare(HeadParallelShape& spec, std::int64_t local_rows) const {
+  if (!exchanged()) return;
+  LH_ASSERT(static_cast<int>(spec.member_rows.size()) == group_size_ &&
+                spec.group_rows->rows == local_rows * group_size_,
+            "{} rows of {} members, {} rows a member", spec.group_rows->rows, spec.member_rows.size(), local_rows);
+  std::vector<RowListPtr> blocks;
+  for (int peer = 0; peer < group_size_; ++peer) blocks.push_back(make_row_list({{peer * local_rows, local_rows}}));
+  const auto list = [&](std::int64_t width, bool to_heads) {
+    auto peers = std::make_shared<ExchangeList>();
+    for (int peer = 0; peer < group_size_; ++peer) {
+      const RowListPtr& block = blocks[static_cast<std::size_t>(peer)];
+      const RowListPtr& rows = spec.member_rows[static_cast<std::size_t>(peer)];
+      peers->push_back({peer, to_heads ? block : rows, 0, width, to_heads ? rows : block, 0, width});
+    }
+    return peers;
+  };
+  spec.q_to_heads = list(q_heads_ * model_.head_dim, true);
+  spec.kv_to_heads = list(kv_heads_ * model_.head_dim, true);
+  spec.q_to_tokens = list(q_heads_ * model_.head_dim, false);
+  spec.kv_to_tokens = list(kv_heads_ * model_.head_dim, false);
+}
+
 void HeadParallelScheme::set_shape(ShapeSet& shape, std::int32_t chunk, std::int64_t local_rows,
                                    const HeadParallelShape& spec) const {
   shape.row_maps[static_cast<std::size_t>(group_rows_)] = spec.group_rows;
@@ -252,25 +274,14 @@ void HeadParallelScheme::set_shape(ShapeSet& shape, std::int32_t chunk, std::int
     shape.chunk_lists[static_cast<std::size_t>(first_touched_)] = spec.first_touched;
   }
   if (!exchanged()) return;
-  LH_ASSERT(static_cast<int>(spec.member_rows.size()) == group_size_ &&
-                spec.group_rows->rows == local_rows * group_size_,
-            "{} rows of {} members, {} rows a member", spec.group_rows->rows, spec.member_rows.size(), local_rows);
-  std::vector<RowRun> blocked;  // send buffers repeat the local rows for each member; no op reads their tokens
-  blocked.push_back({-1, TokenView::kClean, 0, local_rows * group_size_});
-  shape.row_maps[static_cast<std::size_t>(blocked_rows_)] = make_row_map(std::move(blocked));
-  const auto fill = [&](ExchangeSlot slot, std::int64_t width, bool to_heads) {
-    auto list = std::make_shared<ExchangeList>();
-    for (int peer = 0; peer < group_size_; ++peer) {
-      const RowListPtr block = make_row_list({{peer * local_rows, local_rows}});
-      const RowListPtr& rows = spec.member_rows[static_cast<std::size_t>(peer)];
-      list->push_back({peer, to_heads ? block : rows, 0, width, to_heads ? rows : block, 0, width});
-    }
-    shape.exchanges[static_cast<std::size_t>(slot)] = std::move(list);
-  };
-  fill(q_to_heads_, q_heads_ * model_.head_dim, true);
-  fill(kv_to_heads_, kv_heads_ * model_.head_dim, true);
-  fill(q_to_tokens_, q_heads_ * model_.head_dim, false);
-  fill(kv_to_tokens_, kv_heads_ * model_.head_dim, false);
+  LH_ASSERT(spec.q_to_heads != nullptr, "the shape of a group was not prepared");
+  // Send buffers repeat the local rows for each member; no op reads their tokens.
+  shape.row_maps[static_cast<std::size_t>(blocked_rows_)] =
+      make_row_map({{-1, TokenView::kClean, 0, local_rows * group_size_}});
+  shape.exchanges[static_cast<std::size_t>(q_to_heads_)] = spec.q_to_heads;
+  shape.exchanges[static_cast<std::size_t>(kv_to_heads_)] = spec.kv_to_heads;
+  shape.exchanges[static_cast<std::size_t>(q_to_tokens_)] = spec.q_to_tokens;
+  shape.exchanges[static_cast<std::size_t>(kv_to_tokens_)] = spec.kv_to_tokens;
 }
 
 }  // namespace longhaul

@@ -25,6 +25,8 @@ struct HeadParallelShape {
   // Set on the last slice of a sequence: every chunk (this one too) whose K and V gradients appear now. For a chunk
   // whose sequence has no other slice: the chunk itself.
   std::vector<std::int32_t> first_touched;
+  // Peer lists, the same for all members: filled by HeadParallelScheme::prepare.
+  ExchangeListPtr q_to_heads, kv_to_heads, q_to_tokens, kv_to_tokens;
 };
 
 class HeadParallelScheme : public AttentionScheme {
@@ -38,7 +40,8 @@ class HeadParallelScheme : public AttentionScheme {
   void backward(SegmentWriter& writer, const ForwardMode& mode) override;
 
   GroupRole role() const { return role_; }
-  // `local_rows`: rows that each member holds (all equal).
+  // Completes what the members of a group share. `local_rows`: rows that each member holds (all equal).
+  void prepare(HeadParallelShape& spec, std::int64_t local_rows) const;
   void set_shape(ShapeSet& shape, std::int32_t chunk, std::int64_t local_rows, const HeadParallelShape& spec) const;
 
  private:
