@@ -6,9 +6,13 @@
 #include <chrono>
 #include <memory>
 
+#include "reports/report.h"
+#include "reports/results_table.h"
+#include "reports/study_traces.h"
 #include "sim/cli/command.h"
 #include "sim/cli/compare_table.h"
 #include "sim/cli/progress.h"
+#include "sim/cli/trace_files.h"
 #include "sim/study/results_json.h"
 
 namespace longhaul {
@@ -48,17 +52,21 @@ int compare(const Options& options) {
   progress.clear();
   if (!result) return wrong_input(result.error());
 
-  const std::string results = results_text(results_json(*study, *result));
+  const Json json = results_json(*study, *result);
+  const std::string results = results_text(json);
   const std::string folder = options.out.empty() ? "results/" + study->name : options.out;
   write_file(folder + "/results.json", results);
+  const TraceBundle traces = study_traces(*result);
+  write_file(folder + "/report.html", report_html(json, traces));
+  write_traces(folder + "/traces", traces, run.trace == TraceMode::kAll);
   write_file(folder + "/run.json", run_json(options, std::chrono::steady_clock::now() - start));
 
   switch (options.global.format()) {
     case Format::kJson: print(results); break;
-    case Format::kCsv: print(compare_csv(*result)); break;
-    case Format::kTable: print(compare_table(*study, *result)); break;
+    case Format::kCsv: print(results_csv(json)); break;
+    case Format::kTable: print(compare_table(*study, *result, json)); break;
   }
-  say(options.global, "results: " + folder + "/results.json");
+  say(options.global, fmt::format("report: {0}/report.html, results: {0}/results.json", folder));
   return result->any_fits() ? kExitDone : cannot("no strategy fits into memory; see does_not_fit in results.json");
 }
 

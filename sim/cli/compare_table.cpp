@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "reports/result_rows.h"
+#include "reports/verdict.h"
+
 namespace longhaul {
 namespace {
 
@@ -15,7 +18,7 @@ constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 std::string gib(double bytes) { return fmt::format("{:.1f}", bytes / kGiB); }
 std::string gb(double bytes) { return fmt::format("{:.2f}", bytes / 1e9); }
 
-// Left-aligned first column and last column, the rest right-aligned; two spaces between.
+// The first column and those from `left_from` on are left-aligned, the rest right-aligned.
 std::string aligned(const std::vector<Row>& rows, std::size_t left_from) {
   std::vector<std::size_t> widths;
   for (const Row& row : rows) {
@@ -24,15 +27,30 @@ std::string aligned(const std::vector<Row>& rows, std::size_t left_from) {
   }
   std::string text;
   for (const Row& row : rows) {
-    std::string line = " ";
+    std::string line;
     for (std::size_t i = 0; i < row.size(); ++i) {
       const bool left = i == 0 || i >= left_from;
-      line += left ? fmt::format(" {:<{}} ", row[i], widths[i]) : fmt::format(" {:>{}} ", row[i], widths[i]);
+      if (i > 0) line += i == left_from ? "  " : " ";
+      line += left ? fmt::format("{:<{}}", row[i], widths[i]) : fmt::format("{:>{}}", row[i], widths[i]);
     }
     while (line.back() == ' ') line.pop_back();
     text += line + "\n";
   }
   return text;
+}
+
+// At most 118 columns a line, broken at spaces.
+std::string wrapped(const std::string& text) {
+  constexpr std::size_t kColumns = 118;
+  std::string lines;
+  std::size_t begin = 0;
+  while (text.size() - begin > kColumns) {
+    std::size_t end = text.rfind(' ', begin + kColumns);
+    if (end == std::string::npos || end <= begin) break;
+    lines += text.substr(begin, end - begin) + "\n";
+    begin = end + 1;
+  }
+  return lines + text.substr(begin);
 }
 
 std::string speedup_text(const std::optional<double>& speedup) {
@@ -73,8 +91,8 @@ std::string speed_block(const CaseResult& of) {
 }
 
 std::string split_block(const CaseResult& of) {
-  std::vector<Row> rows = {{"time, ms", "compute", "recomp", "optim", "comm", "bubble", "imbal", "launch", "tail",
-                            "max/mean", "peak GiB", "free GiB", "GB in", "GB out"}};
+  std::vector<Row> rows = {{"time, ms", "comp", "recomp", "optim", "comm", "bubble", "imbal", "launch", "tail", "max/mean",
+                            "peak GiB", "free", "GB in", "GB out"}};
   for (const EntryResult* entry : shown(of)) {
     const StepSummary& summary = *entry->summary;
     Row row = {name_of(of, *entry)};
@@ -117,16 +135,10 @@ std::string remarks(const CaseResult& of) {
   return text;
 }
 
-std::string verdict(const CaseResult& of) {
-  if (of.winner < 0) return "No strategy fits.\n";
-  const EntryResult& winner = of.entries[static_cast<std::size_t>(of.winner)];
-  if (winner.label == of.baseline || !winner.speedup) return fmt::format("{} wins.\n", winner.label);
-  return fmt::format("{} wins: {:.2f} x {}.\n", winner.label, *winner.speedup, of.baseline);
-}
-
 }  // namespace
 
-std::string compare_table(const Study& study, const StudyResult& result) {
+std::string compare_table(const Study& study, const StudyResult& result, const Json& results) {
+  const std::vector<ResultCase> rows = read_result_rows(results);
   std::string text;
   for (std::size_t i = 0; i < result.cases.size(); ++i) {
     const CaseResult& one = result.cases[i];
@@ -136,7 +148,7 @@ std::string compare_table(const Study& study, const StudyResult& result) {
     text += fmt::format("{}: {} on {} GPUs of {}, {} documents in {} sequences, {} tokens a step\n", one.name,
                         of.model.name, one.setup->ranks(), of.topology.name, batch.documents.size(),
                         batch.sequences.size(), batch.tokens());
-    text += verdict(one);
+    if (i < rows.size()) text += wrapped(case_verdict(rows[i]).sentence) + "\n";
     if (!shown(one).empty()) text += "\n" + speed_block(one) + "\n" + split_block(one);
     const std::string lines = remarks(one);
     if (!lines.empty()) text += "\n" + lines;
@@ -144,35 +156,6 @@ std::string compare_table(const Study& study, const StudyResult& result) {
                         "GB in, out: sent inside and between nodes, mean a GPU; low-high: 90 %, collectives +-25 %\n"
                         "{}\n",
                         one.baseline, one.setup->kernels.description());
-  }
-  return text;
-}
-
-std::string compare_csv(const StudyResult& result) {
-  std::string text =
-      "case,name,strategy,pp,cp,sp,dp,micro_batch_sequences,step_time_ms,step_time_low_ms,step_time_high_ms,"
-      "tokens_per_second_per_gpu,mfu,speedup,speedup_own,bound_by";
-  for (int part = 0; part < kTimePartCount; ++part) text += fmt::format(",{}_ms", to_string(static_cast<TimePart>(part)));
-  text += ",imbalance,peak_memory_bytes,headroom_bytes,sent_intra_node_mean,sent_inter_node_mean,status\n";
-  const auto ms = [](Time time) { return fmt::format("{:.9f}", static_cast<double>(time.ps()) / 1e9); };
-  const auto number = [](const std::optional<double>& value) { return value ? fmt::format("{}", *value) : ""; };
-  for (const CaseResult& one : result.cases) {
-    for (const EntryResult& entry : one.entries) {
-      if (entry.hidden) continue;
-      text += fmt::format("{},{},{},", one.name, entry.label, entry.strategy);
-      if (!entry.summary) {
-        text += std::string(static_cast<std::size_t>(12 + kTimePartCount + 6), ',') + "not_applicable\n";
-        continue;
-      }
-      const StepSummary& s = *entry.summary;
-      const Degrees& d = entry.degrees;
-      text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{}", d.pp, d.cp, d.sp, d.dp, entry.micro_batch_sequences,
-                          ms(s.step), ms(s.low), ms(s.high), s.tokens_per_second_per_gpu, s.mfu, number(entry.speedup),
-                          number(entry.speedup_own), s.bound_by);
-      for (const Time part : s.split.parts) text += "," + ms(part);
-      text += fmt::format(",{},{},{},{},{},{}\n", s.imbalance, s.peak_bytes, one.setup->memory_limit() - s.peak_bytes,
-                          s.intra_node.mean, s.inter_node.mean, entry.does_not_fit ? "does_not_fit" : "ok");
-    }
   }
   return text;
 }

@@ -32,6 +32,13 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   Action action;
   add_compare(app, action);
+  add_simulate(app, action);
+  add_plan(app, action);
+  add_verify(app, action);
+  add_cost(app, action);
+  add_pipeline(app, action);
+  add_check(app, action);
+  add_topology(app, action);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

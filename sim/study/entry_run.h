@@ -16,6 +16,7 @@ namespace longhaul {
 enum class TraceMode : std::uint8_t {
   kNone,
   kChosen,  // the first and the slowest rank of each node, one micro-batch (pipelines: the first chunks)
+  kCritical,  // the rank that ends last, all chunks
   kAll,
 };
 

@@ -26,6 +26,11 @@ std::int32_t slowest_of(const Totals& totals, std::int32_t first, std::int32_t e
 EntryTrace choose_trace(const Schedule& schedule, const Totals& totals, const Cluster& cluster, StrategyFamily family,
                         TraceMode mode) {
   EntryTrace trace;
+  trace.chunks = INT32_MAX;
+  if (mode == TraceMode::kCritical) {
+    trace.ranks = {running(schedule, totals.critical_rank)};
+    return trace;
+  }
   std::set<std::int32_t> ranks;
   const int last_node = cluster.node_of(totals.critical_rank);
   for (int node = 0; node < cluster.nodes(); ++node) {
@@ -41,7 +46,6 @@ EntryTrace choose_trace(const Schedule& schedule, const Totals& totals, const Cl
     }
   }
   trace.ranks.assign(ranks.begin(), ranks.end());
-  trace.chunks = INT32_MAX;
   if (mode == TraceMode::kChosen) trace.chunks = family == StrategyFamily::kPipeline ? kTracedPipelineChunks : 1;
   return trace;
 }

@@ -1,0 +1,126 @@
+// longhaul topology: what a cluster file describes.
+#include "sim/cluster/topology.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "reports/topology_svg.h"
+#include "sim/cli/command.h"
+#include "sim/cluster/describe.h"
+#include "sim/core/data_files.h"
+
+namespace longhaul {
+namespace {
+
+struct Options {
+  GlobalOptions global;
+  std::string file;
+  std::optional<int> gpus;
+  std::vector<int> route;
+  std::string svg;
+};
+
+const char* scope_text(LinkScope scope) { return scope == LinkScope::kIntraNode ? "inside a node" : "between nodes"; }
+
+std::vector<RouteSummary> routes(const Cluster& cluster, const Options& options) {
+  if (options.route.size() == 2) return {describe_route(cluster, options.route[0], options.route[1])};
+  std::vector<RouteSummary> list;
+  const int node = cluster.gpus_per_node();
+  if (cluster.gpus() > 1) list.push_back(describe_route(cluster, 0, 1));
+  if (cluster.gpus() > node) list.push_back(describe_route(cluster, 0, node));
+  if (cluster.gpus() > node + 1) list.push_back(describe_route(cluster, 0, node + 1));
+  return list;
+}
+
+Json summary_json(const TopologySummary& summary, const std::vector<RouteSummary>& list) {
+  Json json = {{"schema", "topology-summary/1"}, {"name", summary.name},   {"device", summary.device},
+               {"gpus", summary.gpus},           {"nodes", summary.nodes}, {"gpus_per_node", summary.gpus_per_node},
+               {"bisection_GBps", summary.bisection.value / 1e9}};
+  json["links"] = Json::array();
+  for (const LinkClassSummary& link : summary.link_classes) {
+    json["links"].push_back({{"name", link.name},
+                             {"scope", link.scope == LinkScope::kIntraNode ? "intra_node" : "inter_node"},
+                             {"count", link.links},
+                             {"rated_GBps", link.rated.value / 1e9},
+                             {"effective_GBps", link.effective.value / 1e9},
+                             {"latency_us", link.latency.us()}});
+  }
+  json["routes"] = Json::array();
+  for (const RouteSummary& route : list) {
+    json["routes"].push_back({{"from", route.from},
+                              {"to", route.to},
+                              {"links", route.links},
+                              {"bandwidth_GBps", route.bandwidth.value / 1e9},
+                              {"latency_us", route.latency.us()}});
+  }
+  return json;
+}
+
+std::string summary_csv(const TopologySummary& summary) {
+  std::string text = "link,scope,count,rated_GBps,effective_GBps,latency_us\n";
+  for (const LinkClassSummary& link : summary.link_classes) {
+    text += fmt::format("{},{},{},{},{},{}\n", link.name, scope_text(link.scope), link.links, link.rated.value / 1e9,
+                        link.effective.value / 1e9, link.latency.us());
+  }
+  return text;
+}
+
+std::string summary_table(const TopologySummary& summary, const std::vector<RouteSummary>& list) {
+  std::string text = fmt::format("{}: {}\n{} GPUs ({}) in {} node{} of {}\nbisection: {:.1f} GB/s one way\n\n",
+                                 summary.name, summary.description, summary.gpus, summary.device, summary.nodes,
+                                 summary.nodes == 1 ? "" : "s", summary.gpus_per_node, summary.bisection.value / 1e9);
+  text += fmt::format("  {:<12} {:<14} {:>8} {:>12} {:>14} {:>11}\n", "link", "scope", "count", "rated GB/s",
+                      "effective GB/s", "latency us");
+  for (const LinkClassSummary& link : summary.link_classes) {
+    text += fmt::format("  {:<12} {:<14} {:>8} {:>12.1f} {:>14.1f} {:>11.2f}\n", link.name, scope_text(link.scope),
+                        link.links, link.rated.value / 1e9, link.effective.value / 1e9, link.latency.us());
+  }
+  text += "\n";
+  for (const RouteSummary& route : list) {
+    text += fmt::format("  rank {} to {}: {}; {:.1f} GB/s, {:.2f} us\n", route.from, route.to,
+                        fmt::join(route.links, " "), route.bandwidth.value / 1e9, route.latency.us());
+  }
+  return text;
+}
+
+int topology(const Options& options) {
+  const Expected<Topology> read = read_topology(options.file, data_directory());
+  if (!read) return wrong_input(read.error());
+  constexpr int kNodesWhenOpen = 2;
+  const int gpus = options.gpus.value_or(read->nodes.value_or(kNodesWhenOpen) * read->gpus_per_node);
+  const Expected<Cluster> cluster = make_cluster(*read, gpus, "<command line>", "--gpus");
+  if (!cluster) return wrong_input(cluster.error());
+  Errors errors;
+  for (const int rank : options.route) {
+    if (rank < 0 || rank >= gpus) {
+      errors.push_back({"<command line>", "--route", fmt::format("there is no rank {}", rank),
+                        fmt::format("0 to {}", gpus - 1), ""});
+    }
+  }
+  if (!errors.empty()) return wrong_input(errors);
+  const TopologySummary summary = describe_topology(*cluster);
+  const std::vector<RouteSummary> list = routes(*cluster, options);
+  if (!options.svg.empty()) write_file(options.svg, topology_svg(*cluster));
+  switch (options.global.format()) {
+    case Format::kJson: print(summary_json(summary, list).dump(2) + "\n"); break;
+    case Format::kCsv: print(summary_csv(summary)); break;
+    case Format::kTable: print(summary_table(summary, list)); break;
+  }
+  return kExitDone;
+}
+
+}  // namespace
+
+void add_topology(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("topology", "Describe a cluster: nodes, links, bisection, routes");
+  command->add_option("FILE", options->file, "A shipped topology's name or a file")->required();
+  command->add_option("--gpus", options->gpus, "GPUs taken (default: all nodes, or two where the number is open)");
+  command->add_option("--svg", options->svg, "Also draw it into this file");
+  command->add_option("--route", options->route, "Route between two ranks")->expected(2);
+  add_global_options(*command, options->global, "longhaul topology dgx-h200-ndr --gpus 64 --route 0 9");
+  command->callback([&action, options] { action = [options] { return topology(*options); }; });
+}
+
+}  // namespace longhaul
