@@ -1,6 +1,7 @@
 // Attention coverage: per layer, the union of the forward attention pieces of all ranks is the mask of the workload, each
 // (query, key) pair once. Where heads are split over a group (`head_role`), each head share must cover the mask.
 //
+// Layers with the same ops and chunks share pieces and are checked once.
 // Pieces are placed by the row maps of q and of the operand that they name; a piece whose claimed tokens disagree with
 // the row maps is a violation. Masks: causal within a document (causal LM); csbp.md 2.1 (block diffusion).
 #pragma once
@@ -14,7 +15,8 @@
 namespace longhaul {
 
 struct CoverageOptions {
-  std::int64_t brute_force_pairs = 1 << 24;  // per layer; above it only row maps, pair sums and query row sums are checked
+  // Sum of squared document rows up to which every pair is checked; above it, row maps and pair sums per document.
+  std::int64_t brute_force_pairs = 1 << 24;
   std::size_t max_violations = 100;
 };
 

@@ -144,6 +144,25 @@ std::vector<PeerBytes> exchange_bytes(const Schedule& schedule, const OpInstance
   return peers;
 }
 
+namespace {
+
+// An attention backward that writes (not adds to) gradients of keys leaves zeros where no query is: work, if there are
+// keys.
+bool zeroes_gradients(const Schedule& schedule, const OpInstance& at) {
+  if (at.op->pass != Pass::kBackward) return false;
+  for (const ExpandedOperand& operand : expand_operands(at)) {
+    for (const View* view : {&operand.operand->key_gradient, &operand.operand->value_gradient}) {
+      if (view->access != Access::kWrite || view->columns == 0) continue;
+      OpInstance there = at;  // all rows of an operand are those of its own chunk
+      if (operand.chunk != at.chunk && view->rows == kAllRows) there.shape = &schedule.shape(at.rank, operand.chunk);
+      if (view_rows(schedule, there, *view) > 0) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
 bool is_empty(const Schedule& schedule, const OpInstance& at) {
   const Op& op = *at.op;
   switch (op.kind) {
@@ -152,7 +171,7 @@ bool is_empty(const Schedule& schedule, const OpInstance& at) {
       // A weight gradient over no rows still has to leave its operand as it is; a write of zero would be lost.
       return shape.m == 0 || shape.n == 0 || (shape.k == 0 && op.operands[2].access == Access::kAccumulate);
     }
-    case OpKind::kAttention: return view_rows(schedule, at, op.q) == 0;
+    case OpKind::kAttention: return view_rows(schedule, at, op.q) == 0 && !zeroes_gradients(schedule, at);
     case OpKind::kCollective:
       if (op.collective != CollectiveKind::kExchange) return collective_buffer_bytes(schedule, at) == 0;
       return std::all_of(op.parts.begin(), op.parts.end(), [&](const CollectivePart& part) {

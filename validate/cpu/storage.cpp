@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -68,11 +69,12 @@ void Region::store(const Matrix& values) const {
             values.cols(), rows_, columns_);
   LH_ASSERT(access_ != Access::kRead, "a store into a view that is read");
   for (std::int64_t i = 0; i < rows_; ++i) {
-    Eigen::Map<Eigen::RowVectorXd> target(row(i), columns_);
+    double* target = row(i);
+    const double* source = values.data() + i * columns_;
     if (access_ == Access::kWrite) {
-      target = values.row(i);
+      std::copy_n(source, columns_, target);
     } else {
-      target += values.row(i);
+      for (std::int64_t j = 0; j < columns_; ++j) target[j] += source[j];
     }
   }
 }
@@ -85,6 +87,9 @@ Eigen::Map<Eigen::VectorXd> Region::vector() const {
 std::pair<std::int64_t, std::int64_t> Region::first_unwritten(std::int64_t begin, std::int64_t count) const {
   for (std::int64_t i = begin; i < begin + count; ++i) {
     const double* values = row(i);
+    int unordered = 0;  // without a branch, so that the compiler takes several elements at a time
+    for (std::int64_t j = 0; j < columns_; ++j) unordered |= values[j] != values[j] ? 1 : 0;
+    if (unordered == 0) continue;
     for (std::int64_t j = 0; j < columns_; ++j) {
       if (std::isnan(values[j])) return {i, j};
     }

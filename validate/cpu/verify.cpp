@@ -10,6 +10,8 @@
 
 #include "sim/core/error.h"
 #include "sim/core/invariant.h"
+#include "sim/schedule/checks.h"
+#include "sim/schedule/coverage.h"
 #include "validate/cpu/reference.h"
 #include "validate/cpu/resident.h"
 
@@ -261,7 +263,11 @@ VerifyReport verify(const Schedule& schedule, const VerifyOptions& options) {
     throw LimitError(fmt::format("verification needs {:.3g} FLOP, more than {:.3g}; use fewer tokens, layers or ranks",
                                  report.flops, options.flop_limit));
   }
+  report.violations = check_schedule(schedule).violations;
+  const std::vector<std::string> uncovered = check_coverage(schedule);
+  report.violations.insert(report.violations.end(), uncovered.begin(), uncovered.end());
   Verification(schedule, options).run(report);
+  report.pass = report.pass && report.violations.empty();
   return report;
 }
 
