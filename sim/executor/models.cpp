@@ -128,8 +128,14 @@ class FlowNetwork : public CollectiveNetwork {
               element_bytes(call.schedule->tensors[static_cast<std::size_t>(view.tensor.kind)].type));
         };
         const ExchangeListPtr& list = at.shape->exchanges[static_cast<std::size_t>(part.exchange)];
-        lists.push_back(reinterpret_cast<std::uintptr_t>(list.get()));
-        lists.push_back(size(part.send) << 8 | size(part.receive));
+        const std::uintptr_t address = reinterpret_cast<std::uintptr_t>(list.get());
+        const std::uintptr_t sizes = size(part.send) << 8 | size(part.receive);
+        const std::size_t n = lists.size();
+        if (n >= 3 && lists[n - 3] == address && lists[n - 2] == sizes) {
+          ++lists[n - 1];  // members of one group mostly share their list
+        } else {
+          lists.insert(lists.end(), {address, sizes, 1});
+        }
       }
     }
     return contents_.try_emplace(std::move(lists), static_cast<std::int64_t>(contents_.size())).first->second;
