@@ -1,7 +1,6 @@
 // How the reports write numbers and text: pure functions, no locale.
 //
-// Units in names; 1 GB = 10^9 bytes. Rounding is half away from zero, for reading only: exact values stand in
-// results.json.
+// Units in names; 1 GB = 10^9 bytes. Rounding is to nearest, for reading only: exact values stand in results.json.
 #pragma once
 
 #include <cstdint>

@@ -137,6 +137,12 @@ class Merger {
   std::map<int, Time> busy_by_class_;
 };
 
+std::size_t count_marks(const std::vector<MarkRow>& rows) {
+  std::size_t count = 0;
+  for (const MarkRow& row : rows) count += row.marks.size();
+  return count;
+}
+
 std::vector<MarkRow> merge_rows(const Traced& traced, const std::map<RowKey, OpList>& rows, Time resolution) {
   std::vector<MarkRow> merged;
   for (const auto& [key, ops] : rows) {
@@ -165,11 +171,7 @@ int mark_class(const OpRecord& op) {
   return kMemoryClass;
 }
 
-std::size_t TimelineView::marks() const {
-  std::size_t count = 0;
-  for (const MarkRow& row : rows) count += row.marks.size();
-  return count;
-}
+std::size_t TimelineView::marks() const { return count_marks(rows); }
 
 TimelineView timeline_view(const Traced& traced, std::size_t max_marks, std::int32_t max_ranks) {
   TimelineView view;
@@ -183,11 +185,17 @@ TimelineView timeline_view(const Traced& traced, std::size_t max_marks, std::int
 
   view.rows = merge_rows(traced, rows, Time());
   const std::size_t most = std::max(max_marks, 4 * rows.size());
-  // Fewer stretches make fewer marks; with one stretch a row has at most three.
-  for (std::int64_t stretches = 100'000; view.marks() > most && stretches >= 1; stretches = stretches * 3 / 4) {
-    view.resolution = Time::from_ps((view.end - view.begin).ps() / stretches + 1);
-    view.rows = merge_rows(traced, rows, view.resolution);
-  }
+  if (view.marks() <= most) return view;
+  // Fewer stretches make fewer marks; with one stretch a row has at most three. The most stretches that are few enough:
+  std::vector<std::int64_t> stretches;
+  for (std::int64_t count = 100'000; count > 1; count = count * 3 / 4) stretches.push_back(count);
+  stretches.push_back(1);
+  const auto resolution = [&](std::int64_t count) { return Time::from_ps((view.end - view.begin).ps() / count + 1); };
+  const auto chosen = std::partition_point(stretches.begin(), stretches.end() - 1, [&](std::int64_t count) {
+    return count_marks(merge_rows(traced, rows, resolution(count))) > most;
+  });
+  view.resolution = resolution(*chosen);
+  view.rows = merge_rows(traced, rows, view.resolution);
   return view;
 }
 
