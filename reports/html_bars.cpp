@@ -53,17 +53,16 @@ std::string segment(const BarSegment& part, const StepBar& bar, const Axis& axis
                            format_percent(share, 0));
 }
 
-// The low and the high end about the end of the bar.
+// The low and the high end about the end of the bar; a halo below keeps it apart from what it crosses.
 std::string whisker(const StepBar& bar, const Axis& axis) {
   if (bar.low_ms == bar.high_ms) return "";
   const double low = axis.percent(bar.low_ms), high = axis.percent(bar.high_ms);
   const int middle = kBarTop + kBarHeight / 2;
-  std::string out =
-      fmt::format(R"(<g class="whisker"><line x1="{:.3f}%" x2="{:.3f}%" y1="{}" y2="{}"/>)", low, high, middle, middle);
+  std::string lines = fmt::format(R"(<line x1="{:.3f}%" x2="{:.3f}%" y1="{}" y2="{}"/>)", low, high, middle, middle);
   for (const double end : {low, high}) {
-    out += fmt::format(R"(<line x1="{0:.3f}%" x2="{0:.3f}%" y1="{1}" y2="{2}"/>)", end, middle - 6, middle + 6);
+    lines += fmt::format(R"(<line x1="{0:.3f}%" x2="{0:.3f}%" y1="{1}" y2="{2}"/>)", end, middle - 6, middle + 6);
   }
-  return out + "</g>";
+  return fmt::format(R"(<g class="halo">{0}</g><g class="whisker">{0}</g>)", lines);
 }
 
 std::string bar_name(const ResultRow& row, bool leads) {

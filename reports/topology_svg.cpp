@@ -35,6 +35,7 @@ struct Drawing {
   bool pairs = false;
   double node_width = 0, node_height = 0, node_top = 0;
   double width = 0, height = 0;
+  std::string frames;  // below everything
   std::string body;
 
   double node_x(int node) const { return kMargin + node * (node_width + kMargin); }
@@ -117,7 +118,7 @@ std::string gpu_html(const Drawing& drawing, const std::vector<Box>& gpus, int n
 std::vector<Box> add_node(Drawing& drawing, int node) {
   const Topology& topology = drawing.cluster->topology();
   const Box frame{drawing.node_x(node), drawing.node_top, drawing.node_width, drawing.node_height};
-  drawing.body += rect(frame, "node");
+  drawing.frames += rect(frame, "node");
   drawing.body += text(frame.x + kPad, frame.y + 22, fmt::format("node {}", node), "name", "start");
   const std::vector<Box> nics = nic_boxes(drawing, node, frame.y + 32);
   const std::vector<Box> gpus = gpu_boxes(drawing, node, frame.y + 78);
@@ -130,6 +131,7 @@ std::vector<Box> add_node(Drawing& drawing, int node) {
   }
   for (std::size_t nic = 0; nic < nics.size(); ++nic) {
     drawing.body += rect(nics[nic], "nic", fmt::format("NIC {}, {} one way", nic, rate_text(topology.nic)));
+    if (nics[nic].width >= 30) drawing.body += text(nics[nic].middle(), nics[nic].y + 13, "NIC", "on-nic");
   }
   if (drawing.pairs) {
     drawing.body += pair_links(gpus);
@@ -186,7 +188,8 @@ void add_rails(Drawing& drawing, const std::vector<std::vector<Box>>& nics) {
 constexpr const char* kStyle =
     "<style>svg{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;background:#fff}"
     "text{font-size:11px;fill:#1c2127}.title{font-size:18px;font-weight:650}.name{font-weight:600;font-size:12px}"
-    ".small{fill:#626b75}.on-gpu{fill:#fff}.node{fill:#f6f7f8;stroke:#cfd4da}.gpu{fill:#3a6db3}.idle{fill:#e3e6ea}"
+    ".small{fill:#626b75}.on-gpu{fill:#fff}.on-nic{font-size:10px}.node{fill:#f6f7f8;stroke:#cfd4da}.gpu{fill:#3a6db3}."
+    "idle{fill:#e3e6ea}"
     ".more{fill:none;stroke:#8b929b;stroke-dasharray:3 3}.nic{fill:#de8a2c}.fabric{fill:#e8eef6;stroke:#a9bcd6}"
     ".nvlink{stroke:#3a6db3;stroke-width:1.5;fill:none;opacity:.7}.pcie{stroke:#8b929b}"
     ".network{stroke:#de8a2c;opacity:.55}</style>";
@@ -206,7 +209,7 @@ std::string topology_svg(const Cluster& cluster) {
   const bool rails = topology.network_fabric == NetworkFabric::kRails && cluster.nodes() > 1;
   drawing.node_top = cluster.nodes() == 1 ? 52 : rails ? 190 : 130;
   const int hidden = cluster.nodes() - drawing.nodes;
-  drawing.width = drawing.node_x(drawing.nodes) + (hidden > 0 ? 130 : 0);
+  drawing.width = std::max(drawing.node_x(drawing.nodes) + (hidden > 0 ? 130 : 0), 460.0);
   drawing.height = drawing.node_top + drawing.node_height + 54;
 
   std::vector<std::vector<Box>> nics;
@@ -223,13 +226,14 @@ std::string topology_svg(const Cluster& cluster) {
                                       topology.nics_per_node == 1 ? "" : "s", rate_text(topology.nic));
   const std::string title = fmt::format("{}: {} GPUs on {} node{}", topology.name, cluster.gpus(), cluster.nodes(),
                                         cluster.nodes() == 1 ? "" : "s");
-  const double foot = drawing.node_top + drawing.node_height + 28;
+  const double foot = drawing.node_top + drawing.node_height + 24;
+  const std::string notes = text(kMargin, foot, topology.device.name + ". " + nvlink + ".", "small", "start") +
+                            text(kMargin, foot + 16, nic + ".", "small", "start");
   return fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "
-      "height=\"{1:.0f}\" role=\"img\"><title>{2}</title><desc>{3}; {4}.</desc>{5}{6}{7}{8}</svg>\n",
+      "height=\"{1:.0f}\" role=\"img\"><title>{2}</title><desc>{3}; {4}.</desc>{5}{6}{7}{8}{9}</svg>\n",
       drawing.width, drawing.height, escape_html(title), escape_html(nvlink), escape_html(nic), kStyle,
-      text(kMargin, 32, title, "title", "start"), drawing.body,
-      text(kMargin, foot, topology.device.name + ". " + nvlink + ". " + nic + ".", "small", "start"));
+      text(kMargin, 32, title, "title", "start"), drawing.frames, drawing.body, notes);
 }
 
 }  // namespace longhaul
