@@ -308,8 +308,8 @@ class Coverage {
         }
       }
       if (twice < 0) continue;
-      add(fmt::format("{}: {} covers {} query token {} with key token {} a second time", where, place(placed.site->at),
-                      name_of(placed.q_view), query, twice % tokens));
+      add(fmt::format("{}: {} covers {} query token {} with {} key token {} a second time", where, place(placed.site->at),
+                      name_of(placed.q_view), query, name_of(placed.k_view), twice % tokens));
     }
     compare_bits(where, tokens, bits);
   }

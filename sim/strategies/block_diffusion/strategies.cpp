@@ -48,7 +48,8 @@ std::vector<PlacedRows> place(const std::vector<Shard>& shards, std::int64_t blo
   for (const Shard& shard : joined) {
     PlacedRows* last = placed.empty() ? nullptr : &placed.back();
     const bool extends = last != nullptr && last->document == shard.document && last->run == shard.tokens &&
-                         shard.tokens < block && shard.prefix == last->first + last->count / last->run * block;
+                         shard.prefix % block + shard.tokens <= block && shard.tokens < block &&
+                         shard.prefix == last->first + last->count / last->run * block;
     if (extends) {
       last->count += shard.tokens;
     } else {
