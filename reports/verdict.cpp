@@ -100,10 +100,11 @@ void word(const ResultCase& one, const std::vector<int>& running, Verdict& verdi
   const std::string too_large = faster_but_too_large(one, leader);
   if (running.size() == 1) {
     verdict.kind = VerdictKind::kOnlyOne;
-    verdict.headline = fmt::format("Only {} runs", leader.label);
+    const bool alone = one.rows.size() == 1;
+    verdict.headline = alone ? fmt::format("{} alone", leader.label) : fmt::format("Only {} runs", leader.label);
+    const char* why = alone ? "the case holds no other row" : "no other row of this case applies and fits";
     verdict.detail =
-        join_sentences({fmt::format("{} takes {}; no other row applies and fits.", leader.label, step_text(leader)),
-                        beside, too_large});
+        join_sentences({fmt::format("{} takes {}; {}.", leader.label, step_text(leader), why), beside, too_large});
     return;
   }
   std::vector<int> siblings, rivals;  // overlapping rows of the leader's own strategy, and of others

@@ -73,6 +73,14 @@ TEST(Verdict, ARowThatDoesNotFitNeverWins) {
       << verdict.detail;
 }
 
+TEST(Verdict, OneRowIsAloneNotAWinner) {
+  const Verdict verdict = verdict_of({row("a", 1000, 900, 1100)}, "a");
+  EXPECT_EQ(verdict.kind, VerdictKind::kOnlyOne);
+  EXPECT_EQ(verdict.sentence(),
+            "a alone: a takes 1\u202f000\u00a0ms a step (900 to 1\u202f100); the case holds no other row. It is the "
+            "baseline of this case.");
+}
+
 TEST(Verdict, NobodyFits) {
   Json worse = row("b", 500, 450, 550);
   worse["does_not_fit"] = {{"needed_bytes", 200e9}, {"limit_bytes", 100e9}};
