@@ -35,7 +35,8 @@ window.addEventListener('load', () => {
     say('drawn', strokes.length > 0 && document.querySelector('.tl-bar path').getTotalLength() > 0);
 
     const table = document.querySelector('table.results');
-    const labels = () => Array.from(table.tBodies[0].rows, (row) => row.cells[0].firstChild.textContent.trim()).join(',');
+    const label = (row) => row.cells[0].firstChild.textContent.trim();
+    const labels = () => Array.from(table.tBodies[0].rows, label).join(',');
     table.tHead.rows[0].cells[1].click();
     say('sorted-up', labels());
     table.tHead.rows[0].cells[1].click();
