@@ -203,7 +203,24 @@ const SegmentCosts& CodeCache::costs(int rank, const Block& block) {
   return *entry;
 }
 
-std::unique_ptr<const SegmentCosts> CodeCache::make_costs(int rank, const Block& block) const {
+// Layers, passes and pipeline stages repeat the same peer lists, so a list's address and the element sizes say which
+// messages a member exchanges.
+std::int64_t CodeCache::content_of(const OpInstance& at) {
+  std::vector<std::uintptr_t> lists;
+  const auto size = [&](const View& view) -> std::uintptr_t {
+    if (view.tensor.kind < 0) return 0;
+    return static_cast<std::uintptr_t>(element_bytes(schedule_->tensors[static_cast<std::size_t>(view.tensor.kind)].type));
+  };
+  for (const CollectivePart& part : at.op->parts) {
+    const ExchangeListPtr& list = at.shape->exchanges[static_cast<std::size_t>(part.exchange)];
+    lists.push_back(reinterpret_cast<std::uintptr_t>(list.get()));
+    lists.push_back(size(part.send) << 8 | size(part.receive));
+  }
+  const auto next = static_cast<std::int64_t>(exchange_contents_.size());
+  return exchange_contents_.try_emplace(std::move(lists), next).first->second;
+}
+
+std::unique_ptr<const SegmentCosts> CodeCache::make_costs(int rank, const Block& block) {
   auto costs = std::make_unique<SegmentCosts>();
   costs->id = static_cast<std::int32_t>(costs_.size());
   const std::vector<Op>& ops = schedule_->segments[static_cast<std::size_t>(block.segment)].ops;
@@ -225,6 +242,7 @@ std::unique_ptr<const SegmentCosts> CodeCache::make_costs(int rank, const Block&
     if (!cost.empty && op.kind == OpKind::kCollective) {
       if (op.collective == CollectiveKind::kExchange) {
         set_exchange_parts(at, cost);
+        cost.value = content_of(at);
       } else {
         cost.value = collective_buffer_bytes(*schedule_, at);
       }

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <map>
 #include <unordered_map>
 #include <vector>
 
@@ -77,7 +78,9 @@ struct Variant {
 };
 
 struct OpCost {
-  std::int64_t value = 0;        // duration in ps; of a ring collective: its buffer's bytes
+  // Duration in ps; of a ring collective its buffer's bytes; of an exchange the number of its peer lists and sizes: equal
+  // numbers, equal messages.
+  std::int64_t value = 0;
   std::uint32_t launches = 0;    // launches of the segment up to and including this op, guards ignored
   std::uint16_t send_parts = 0;  // exchanges: bit p: part p sends to (receives from) somebody
   std::uint16_t receive_parts = 0;
@@ -118,14 +121,17 @@ class CodeCache {
   struct VariantSet {
     std::unique_ptr<const Variant> by_place[4];
   };
-  std::unique_ptr<const SegmentCosts> make_costs(int rank, const Block& block) const;
+  std::unique_ptr<const SegmentCosts> make_costs(int rank, const Block& block);
+  std::int64_t content_of(const OpInstance& at);
 
   const Schedule* schedule_;
   const OpDurations* durations_;
   std::vector<SegmentCode> segments_;
   std::vector<VariantSet> variants_;
   std::vector<std::int32_t> shapes_of_rank_;  // equal for ranks with equal shapes everywhere
-  std::unordered_map<std::uint64_t, std::unique_ptr<const SegmentCosts>> costs_;  // looked up only, never walked
+  std::unordered_map<std::uint64_t, std::unique_ptr<const SegmentCosts>> costs_;  // unordered: looked up only
+  // Peer lists by address, with element sizes; looked up only.
+  std::map<std::vector<std::uintptr_t>, std::int64_t> exchange_contents_;
   int event_slots_ = 0;
 };
 

@@ -35,7 +35,7 @@ void Engine::arrive(std::int32_t rank, int id, Time now) {
             group);
   if (meeting.arrived == 0) {
     meeting.kind = op.collective;
-    meeting.bytes = cost.value;
+    meeting.bytes = op.collective == CollectiveKind::kExchange ? 0 : cost.value;
     meeting.key = mix(static_cast<std::uint64_t>(op.collective));
     meeting.last_arrival = now;
   }
@@ -46,7 +46,7 @@ void Engine::arrive(std::int32_t rank, int id, Time now) {
   // Order of arrival must not matter: a sum over members. Ring collectives differ by their bytes alone.
   if (op.collective == CollectiveKind::kExchange) {
     const auto at = static_cast<std::uint64_t>(slot - meeting.members_begin);
-    meeting.key += mix(mix((at << 32) ^ static_cast<std::uint64_t>(pass.costs->id)) ^ index);
+    meeting.key += mix(mix(at << 32) ^ static_cast<std::uint64_t>(cost.value));
   }
   member.stream = static_cast<std::int8_t>(id);
   stream.state = StreamState::kArrived;
