@@ -1,8 +1,8 @@
 // What the members of a group must agree on before a collective starts.
 //
-// Ring collectives: the same kind, parts, columns and element types, and rows that fit (op.h, CollectivePart). Exchange:
-// for every ordered pair of members the sends of the one, in order of parts and list entries, meet the receives of the
-// other one by one, as NCCL matches them; each pair is equal in elements and type.
+// Ring collectives: the same kind, parts, columns and element types, and rows that fit (op.h, CollectivePart).
+// Exchange: for every ordered pair of members the sends of the one, in order of parts and list entries, meet the
+// receives of the other one by one, as NCCL matches them; each pair is equal in elements and type.
 #pragma once
 
 #include <string>

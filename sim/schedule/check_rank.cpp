@@ -1,7 +1,8 @@
 // The rules of one rank, by vector clocks over its streams in program order.
 //
 // An op's clock is the join of the clocks of the op before it on its stream and of the events that it waits for, one
-// step further on its own stream. An earlier use (stream s, step n) happens before an op whose clock for s is at least n.
+// step further on its own stream. An earlier use (stream s, step n) happens before an op whose clock for s is at least
+// n.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -86,7 +87,8 @@ class RankCheck {
     for (const TensorRef& ref : schedule_.programs[static_cast<std::size_t>(program)].resident) {
       TensorState& tensor = state(resolve(outside, ref));
       if (tensor.held) {
-        violations_.add([&] { return fmt::format("rank {}: resident {} twice", rank_, tensor_name(schedule_, tensor.id)); });
+        violations_.add(
+            [&] { return fmt::format("rank {}: resident {} twice", rank_, tensor_name(schedule_, tensor.id)); });
       }
       hold(tensor);
       tensor.resident = tensor.full = true;
@@ -216,15 +218,17 @@ class RankCheck {
     TensorState& tensor = state(use.tensor);
     const Region& region = use.region;
     if (!tensor.held) return fault(at, tensor, "uses {}, which is not held");
-    const bool inside = region.column_begin >= 0 && region.column_end <= tensor.columns &&
-                        (region.rows == nullptr || region.rows->back().begin + region.rows->back().count <= tensor.rows);
+    const bool inside =
+        region.column_begin >= 0 && region.column_end <= tensor.columns &&
+        (region.rows == nullptr || region.rows->back().begin + region.rows->back().count <= tensor.rows);
     if (!inside) return fault(at, tensor, "a view leaves {}");
     if (!before(tensor.acquired)) {
       fault(at, tensor, "uses {} without order after its acquire by {}", &tensor.acquired_by);
     }
     const bool writes = use.access != Access::kRead;
     if (use.access != Access::kWrite && !tensor.full && !covered(region, tensor.written, tensor.rows)) {
-      fault(at, tensor, writes ? "accumulates into {}, which is not all written" : "reads {}, which is not all written");
+      fault(at, tensor,
+            writes ? "accumulates into {}, which is not all written" : "reads {}, which is not all written");
     }
     compare(at, tensor, region, writes);
     tensor.uses.push_back({epoch_, writes, region, where(at)});

@@ -227,7 +227,8 @@ class Lister {
   void exchange(const View& view, ExchangeSlot slot, bool send) {
     if (view.tensor.kind < 0 || slot < 0) return;
     for (const Region& region : shape_->exchange(slot, view.rows, send)) {
-      add(view, at_.chunk, {region.rows, view.column_begin + region.column_begin, view.column_begin + region.column_end});
+      add(view, at_.chunk,
+          {region.rows, view.column_begin + region.column_begin, view.column_begin + region.column_end});
     }
   }
 

@@ -61,7 +61,8 @@ struct Placed {
 template <class Token>
 bool place_rows(const std::vector<ViewRun>& runs, std::int64_t row, std::int64_t count, std::int64_t pattern,
                 const Token& token, Placed& placed) {
-  auto at = std::upper_bound(runs.begin(), runs.end(), row, [](std::int64_t r, const ViewRun& of) { return r < of.row; });
+  auto at =
+      std::upper_bound(runs.begin(), runs.end(), row, [](std::int64_t r, const ViewRun& of) { return r < of.row; });
   if (at == runs.begin()) return false;
   --at;
   placed = {at->run->document, at->run->view};
@@ -99,7 +100,9 @@ class Bitmap {
       : tokens_(tokens), width_(diffusion ? 2 * tokens : tokens), words_((width_ + 63) / 64) {
     bits_.assign(static_cast<std::size_t>(width_ * words_), 0);
   }
-  std::int64_t row(TokenView view, std::int64_t token) const { return view == TokenView::kNoisy ? tokens_ + token : token; }
+  std::int64_t row(TokenView view, std::int64_t token) const {
+    return view == TokenView::kNoisy ? tokens_ + token : token;
+  }
   std::int64_t width() const { return width_; }
 
   // Sets columns [begin, end) of a row; returns the first that was set already, -1 if none was.
@@ -253,7 +256,8 @@ class Coverage {
     const TensorKind& kind = schedule_.tensors[static_cast<std::size_t>(view.tensor.kind)];
     if (kind.rows == kFlat) return {};
     const RowMap& map = *schedule_.shape(at.rank, chunk).row_maps[static_cast<std::size_t>(kind.rows)];
-    return view_runs(map, view.rows == kAllRows ? nullptr : at.shape->row_lists[static_cast<std::size_t>(view.rows)].get());
+    return view_runs(map,
+                     view.rows == kAllRows ? nullptr : at.shape->row_lists[static_cast<std::size_t>(view.rows)].get());
   }
 
   void place_pieces(const Site& site, std::vector<PlacedPiece>& pieces) {
@@ -266,8 +270,8 @@ class Coverage {
     }
     for (const Piece& piece : list) {
       const auto refuse = [&](const char* what) {
-        add(fmt::format("{}: a piece of query rows {} + {} and key rows {} + {} of operand {} {}", place(at), piece.q_row,
-                        piece.q_count, piece.k_row, piece.k_count, piece.operand, what));
+        add(fmt::format("{}: a piece of query rows {} + {} and key rows {} + {} of operand {} {}", place(at),
+                        piece.q_row, piece.q_count, piece.k_row, piece.k_count, piece.operand, what));
       };
       Placed q, k;
       if (piece.operand < 0 || static_cast<std::size_t>(piece.operand) >= keys.size()) {
@@ -308,8 +312,8 @@ class Coverage {
         }
       }
       if (twice < 0) continue;
-      add(fmt::format("{}: {} covers {} query token {} with {} key token {} a second time", where, place(placed.site->at),
-                      name_of(placed.q_view), query, name_of(placed.k_view), twice % tokens));
+      add(fmt::format("{}: {} covers {} query token {} with {} key token {} a second time", where,
+                      place(placed.site->at), name_of(placed.q_view), query, name_of(placed.k_view), twice % tokens));
     }
     compare_bits(where, tokens, bits);
   }
@@ -321,7 +325,8 @@ class Coverage {
     const std::int64_t row = bits.row(placed.q_view, query);
     std::int64_t twice = -1;
     const auto set = [&](std::int64_t begin, std::int64_t end) {  // key tokens
-      const std::int64_t found = bits.set(row, bits.row(placed.k_view, begin), bits.row(placed.k_view, begin) + end - begin);
+      const std::int64_t found =
+          bits.set(row, bits.row(placed.k_view, begin), bits.row(placed.k_view, begin) + end - begin);
       if (twice < 0) twice = found;
     };
     const std::int64_t run = piece.k_run == 0 ? piece.k_count : piece.k_run;
@@ -356,15 +361,16 @@ class Coverage {
           const auto [absent, column] = bits.take(row, bits.row(keys, begin), bits.row(keys, begin) + end - begin);
           missing += absent;
           if (absent > 0 && first.empty()) {
-            first = fmt::format("{} query token {}, {} key token {}", name_of(view), query, name_of(keys), column % tokens);
+            first =
+                fmt::format("{} query token {}, {} key token {}", name_of(view), query, name_of(keys), column % tokens);
           }
         };
         if (sees.clean_end > 0) take(TokenView::kClean, 0, sees.clean_end);
         if (sees.noisy_end > sees.noisy_begin) take(TokenView::kNoisy, sees.noisy_begin, sees.noisy_end);
         const std::int64_t masked = bits.first(row);
         if (masked >= 0) {
-          add(fmt::format("{}: {} query token {} sees {} key token {}, which the mask hides", where, name_of(view), query,
-                          masked >= tokens ? "noisy" : "clean", masked % tokens));
+          add(fmt::format("{}: {} query token {} sees {} key token {}, which the mask hides", where, name_of(view),
+                          query, masked >= tokens ? "noisy" : "clean", masked % tokens));
         }
       }
     }

@@ -1,5 +1,5 @@
-// Attention coverage: per layer, the union of the forward attention pieces of all ranks is the mask of the workload, each
-// (query, key) pair once. Where heads are split over a group (`head_role`), each head share must cover the mask.
+// Attention coverage: per layer, the union of the forward attention pieces of all ranks is the mask of the workload,
+// each (query, key) pair once. Where heads are split over a group (`head_role`), each head share must cover the mask.
 //
 // Layers with the same ops and chunks share pieces and are checked once.
 // Pieces are placed by the row maps of q and of the operand that they name; a piece whose claimed tokens disagree with

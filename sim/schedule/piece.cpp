@@ -7,8 +7,8 @@
 namespace longhaul {
 namespace {
 
-// Sum over i = 0..n-1 of clamp(first + i, 0, cap): keys visible to query i when the first sees `first` and each next one
-// more.
+// Sum over i = 0..n-1 of clamp(first + i, 0, cap): keys visible to query i when the first sees `first` and each next
+// one more.
 std::int64_t ramp_sum(std::int64_t first, std::int64_t n, std::int64_t cap) {
   const std::int64_t begin = std::clamp<std::int64_t>(1 - first, 0, n);             // first i with a visible key
   const std::int64_t full = std::clamp<std::int64_t>(cap - first, begin, n);        // first i that sees all keys
@@ -52,7 +52,8 @@ std::int64_t pairs_of_blocks(const Piece& piece, std::int64_t begin, std::int64_
 std::int64_t block_pairs(const Piece& piece) {
   const std::int64_t b = piece.block;
   LH_ASSERT(piece.q_run == 0 || (piece.q_stride == b && piece.q_token % b + piece.q_run <= b),
-            "query runs of {} every {} from token {} cross blocks of {}", piece.q_run, piece.q_stride, piece.q_token, b);
+            "query runs of {} every {} from token {} cross blocks of {}", piece.q_run, piece.q_stride, piece.q_token,
+            b);
   LH_ASSERT(piece.k_run == 0 || (piece.k_stride == b && piece.k_token % b + piece.k_run <= b),
             "key runs of {} every {} from token {} cross blocks of {}", piece.k_run, piece.k_stride, piece.k_token, b);
   const std::int64_t first = piece.q_token / b;

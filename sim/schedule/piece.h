@@ -18,8 +18,9 @@ enum class MaskRule : std::uint8_t {
 };
 
 // Query rows q_row .. q_row+q_count-1 hold tokens of one document from q_token on; key rows of `operand` likewise. Rows
-// are indices into the q view and into the operand's key view (after their row lists). Tokens are consecutive, or, with a
-// stride, in runs: row i holds token q_token + (i / q_run) q_stride + i % q_run (token-offset CP owns part of each block).
+// are indices into the q view and into the operand's key view (after their row lists). Tokens are consecutive, or, with
+// a stride, in runs: row i holds token q_token + (i / q_run) q_stride + i % q_run (token-offset CP owns part of each
+// block).
 struct Piece {
   std::int64_t q_row = 0, q_count = 0, q_token = 0;
   std::int64_t k_row = 0, k_count = 0, k_token = 0;

@@ -132,7 +132,8 @@ std::int64_t touched_bytes(const Schedule& schedule, const OpInstance& at);
 
 // Bytes that this member sends to and receives from each peer in all parts of a collective; without self-copies.
 // For ring collectives (all-gather, reduce-scatter, all-reduce, broadcast): `buffer_bytes` instead.
-//   all-gather: bytes of the send view; reduce-scatter: bytes of the receive view; all-reduce and broadcast: the buffer.
+//   all-gather: bytes of the send view; reduce-scatter: bytes of the receive view; all-reduce and broadcast: the
+//   buffer.
 std::int64_t collective_buffer_bytes(const Schedule& schedule, const OpInstance& at);
 struct PeerBytes {
   std::int32_t peer = 0;
@@ -140,8 +141,8 @@ struct PeerBytes {
 };
 std::vector<PeerBytes> exchange_bytes(const Schedule& schedule, const OpInstance& at);
 
-// True if the op has nothing to do here: no rows, no peers, no bytes. It then completes at once and is not launched, but
-// its waits, record, acquire and release hold. Members of a collective agree on it.
+// True if the op has nothing to do here: no rows, no peers, no bytes. It then completes at once and is not launched,
+// but its waits, record, acquire and release hold. Members of a collective agree on it.
 bool is_empty(const Schedule& schedule, const OpInstance& at);
 
 }  // namespace longhaul

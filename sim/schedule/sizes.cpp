@@ -78,8 +78,8 @@ GemmShape gemm_shape(const Schedule& schedule, const OpInstance& at) {
   const std::int64_t b_reduced = op.transpose_b ? b_columns : b_rows;
   LH_ASSERT(shape.k == b_reduced, "`{}`: reduced dimensions {} and {} differ", op.label, shape.k, b_reduced);
   LH_ASSERT(view_rows(schedule, at, op.operands[2]) == shape.m && op.operands[2].columns == shape.n,
-            "`{}`: C is {} x {}, not {} x {}", op.label, view_rows(schedule, at, op.operands[2]), op.operands[2].columns,
-            shape.m, shape.n);
+            "`{}`: C is {} x {}, not {} x {}", op.label, view_rows(schedule, at, op.operands[2]),
+            op.operands[2].columns, shape.m, shape.n);
   return shape;
 }
 
@@ -132,7 +132,8 @@ std::vector<PeerBytes> exchange_bytes(const Schedule& schedule, const OpInstance
         bytes.receive = exchange.receive_rows->rows * exchange.receive_columns * size(part.receive);
       }
       if (bytes.send == 0 && bytes.receive == 0) continue;
-      const auto found = std::find_if(peers.begin(), peers.end(), [&](const PeerBytes& p) { return p.peer == bytes.peer; });
+      const auto found =
+          std::find_if(peers.begin(), peers.end(), [&](const PeerBytes& p) { return p.peer == bytes.peer; });
       if (found == peers.end()) {
         peers.push_back(bytes);
       } else {

@@ -34,8 +34,8 @@ const char* to_string(MemoryCategory category);
 
 enum class TokenView : std::uint8_t { kClean, kNoisy };
 
-// `count` consecutive rows holding tokens of one document from `first` on; document -1 is padding. Tokens are consecutive,
-// or, with a stride, in runs: row i holds token first + (i / run) stride + i % run.
+// `count` consecutive rows holding tokens of one document from `first` on; document -1 is padding. Tokens are
+// consecutive, or, with a stride, in runs: row i holds token first + (i / run) stride + i % run.
 struct RowRun {
   DocumentId document = -1;
   TokenView view = TokenView::kClean;

@@ -36,7 +36,8 @@ std::vector<RowToken> tokens_of(const Machine& machine, const OpInstance& at, co
   const std::vector<RowToken> all = row_tokens(*region.tensor().row_map);
   std::vector<RowToken> tokens;
   tokens.reserve(static_cast<std::size_t>(region.rows()));
-  for (std::int64_t i = 0; i < region.rows(); ++i) tokens.push_back(all[static_cast<std::size_t>(region.tensor_row(i))]);
+  for (std::int64_t i = 0; i < region.rows(); ++i)
+    tokens.push_back(all[static_cast<std::size_t>(region.tensor_row(i))]);
   return tokens;
 }
 
@@ -53,8 +54,8 @@ RowToken require_tokens(const Machine& machine, const OpInstance& at, const std:
     const RowToken& token = tokens[static_cast<std::size_t>(begin + i)];
     if (token.document < 0 || token.document != head.document || token.view != head.view ||
         token.position != claimed(i)) {
-      machine.fail(at, fmt::format("a piece claims that {} row {} is token {} of document {}; it is token {} of {}", what,
-                                   begin + i, claimed(i), head.document, token.position, token.document));
+      machine.fail(at, fmt::format("a piece claims that {} row {} is token {} of document {}; it is token {} of {}",
+                                   what, begin + i, claimed(i), head.document, token.position, token.document));
     }
   }
   return head;
@@ -66,8 +67,11 @@ void check_piece(const Machine& machine, const OpInstance& at, const Piece& piec
     machine.fail(at, fmt::format("a piece names operand {} of {}", piece.operand, attention.sources.size()));
   }
   const Source& source = attention.sources[static_cast<std::size_t>(piece.operand)];
-  const RowToken q = require_tokens(machine, at, queries, piece.q_row, piece.q_count, [&](std::int64_t i) { return piece.query_token(i); }, "query");
-  const RowToken k = require_tokens(machine, at, source.tokens, piece.k_row, piece.k_count, [&](std::int64_t i) { return piece.key_token(i); }, "key");
+  const RowToken q = require_tokens(
+      machine, at, queries, piece.q_row, piece.q_count, [&](std::int64_t i) { return piece.query_token(i); }, "query");
+  const RowToken k = require_tokens(
+      machine, at, source.tokens, piece.k_row, piece.k_count, [&](std::int64_t i) { return piece.key_token(i); },
+      "key");
   if (q.document != k.document) {
     machine.fail(at, fmt::format("a piece pairs documents {} and {}", q.document, k.document));
   }
@@ -97,8 +101,10 @@ Attention bind(Machine& machine, const OpInstance& at, const Region& q) {
     Source source;
     source.key = machine.region(at, expanded.operand->key, expanded.chunk);
     source.value = machine.region(at, expanded.operand->value, expanded.chunk);
-    const bool wide = source.key.columns() == op.kv_heads * op.head_dim && source.key.columns() == source.value.columns();
-    if (!wide || source.key.rows() != source.value.rows()) machine.fail(at, "keys and values are not kv_heads x head_dim");
+    const bool wide =
+        source.key.columns() == op.kv_heads * op.head_dim && source.key.columns() == source.value.columns();
+    if (!wide || source.key.rows() != source.value.rows())
+      machine.fail(at, "keys and values are not kv_heads x head_dim");
     source.tokens = tokens_of(machine, at, source.key);
     attention.sources.push_back(std::move(source));
   }

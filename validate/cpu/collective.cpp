@@ -35,7 +35,8 @@ void all_gather(Machine& machine, const Calls& calls, std::size_t part) {
   for (const OpInstance& call : calls) sent.push_back(machine.checked(call, part_of(call, part).send).load());
   const std::int64_t rows = sent.front().rows();
   Matrix gathered(rows * static_cast<std::int64_t>(calls.size()), sent.front().cols());
-  for (std::size_t i = 0; i < sent.size(); ++i) gathered.middleRows(static_cast<std::int64_t>(i) * rows, rows) = sent[i];
+  for (std::size_t i = 0; i < sent.size(); ++i)
+    gathered.middleRows(static_cast<std::int64_t>(i) * rows, rows) = sent[i];
   for (const OpInstance& call : calls) machine.checked(call, part_of(call, part).receive).store(gathered);
 }
 

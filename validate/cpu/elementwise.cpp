@@ -34,7 +34,8 @@ std::vector<RowToken> view_tokens(const Machine& machine, const OpInstance& at, 
   const std::vector<RowToken> all = row_tokens(*region.tensor().row_map);
   std::vector<RowToken> tokens;
   tokens.reserve(static_cast<std::size_t>(region.rows()));
-  for (std::int64_t i = 0; i < region.rows(); ++i) tokens.push_back(all[static_cast<std::size_t>(region.tensor_row(i))]);
+  for (std::int64_t i = 0; i < region.rows(); ++i)
+    tokens.push_back(all[static_cast<std::size_t>(region.tensor_row(i))]);
   return tokens;
 }
 
@@ -218,7 +219,8 @@ void zero(Machine& machine, const OpInstance& at) {
     }
     for (const TensorId& id : tensors) {  // whole tensors
       TensorData* tensor = machine.ranks[static_cast<std::size_t>(at.rank)].find(id);
-      if (tensor == nullptr) machine.fail(at, fmt::format("uses {}, which is not held", tensor_name(machine.schedule, id)));
+      if (tensor == nullptr)
+        machine.fail(at, fmt::format("uses {}, which is not held", tensor_name(machine.schedule, id)));
       std::fill(tensor->values.begin(), tensor->values.end(), 0.0);
     }
   }

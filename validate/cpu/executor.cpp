@@ -109,7 +109,8 @@ class Execution {
 
   // Enters a call into the next sequence number of its group; returns the collective's index.
   std::int32_t join_call(const OpInstance& at, std::int32_t index) {
-    const GroupId group = schedule_.ranks[static_cast<std::size_t>(at.rank)].groups[static_cast<std::size_t>(at.op->role)];
+    const GroupId group =
+        schedule_.ranks[static_cast<std::size_t>(at.rank)].groups[static_cast<std::size_t>(at.op->role)];
     if (group < 0) throw ScheduleError(fmt::format("{}: the rank has no group of that role", place(at)));
     const std::size_t members = schedule_.groups[static_cast<std::size_t>(group)].members.size();
     const auto member = static_cast<std::size_t>(schedule_.member_index(at.rank, at.op->role));
@@ -139,7 +140,8 @@ class Execution {
       for (std::size_t m = 0; m < call.nodes.size(); ++m) {
         if (call.nodes[m] != kNone && !node(member_rank(call, m), call.nodes[m]).empty) ++call.launching;
       }
-      if (instances.size() != call.nodes.size()) continue;  // a member is missing: the call waits, and shows as a deadlock
+      if (instances.size() != call.nodes.size())
+        continue;  // a member is missing: the call waits, and shows as a deadlock
       const std::vector<std::string> differences = collective_differences(schedule_, instances);
       if (!differences.empty()) throw ScheduleError(differences.front());
       const bool ring = instances.front().op->collective != CollectiveKind::kExchange;
@@ -166,7 +168,8 @@ class Execution {
       case ExecutionOrder::kCommunicationFirst: return {compute ? 1 : 0, index, rank};
       case ExecutionOrder::kRandom: break;
     }
-    std::uint64_t key = options_.order_seed + (static_cast<std::uint64_t>(rank) << 32) + static_cast<std::uint64_t>(index);
+    std::uint64_t key =
+        options_.order_seed + (static_cast<std::uint64_t>(rank) << 32) + static_cast<std::uint64_t>(index);
     for (int round = 0; round < 2; ++round) {  // SplitMix64's finaliser
       key += 0x9e3779b97f4a7c15ULL;
       key = (key ^ (key >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -300,7 +303,8 @@ class Execution {
     }
     std::string blockers;
     for (const Node& earlier : nodes_[static_cast<std::size_t>(rank)]) {
-      if (earlier.done || std::find(earlier.followers.begin(), earlier.followers.end(), index) == earlier.followers.end()) {
+      if (earlier.done ||
+          std::find(earlier.followers.begin(), earlier.followers.end(), index) == earlier.followers.end()) {
         continue;
       }
       blockers += fmt::format("{}`{}` (layer {}, chunk {})", blockers.empty() ? "" : ", ", earlier.at.op->label,
@@ -322,7 +326,8 @@ class Execution {
                                       waits_for(static_cast<std::int32_t>(rank), static_cast<std::int32_t>(i))));
       }
     }
-    throw DeadlockError(fmt::format("deadlock after {} of {} ops:\n{}", done_, total_, fmt::join(waiting, "\n")), waiting);
+    throw DeadlockError(fmt::format("deadlock after {} of {} ops:\n{}", done_, total_, fmt::join(waiting, "\n")),
+                        waiting);
   }
 
   const Schedule& schedule_;

@@ -1,5 +1,5 @@
-// What each op does to memory, one function an op family. All are pure functions of the machine's contents; the order in
-// which they run is the executor's business (executor.h).
+// What each op does to memory, one function an op family. All are pure functions of the machine's contents; the order
+// in which they run is the executor's business (executor.h).
 #pragma once
 
 #include <cstdint>

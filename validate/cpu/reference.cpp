@@ -123,7 +123,8 @@ class Step {
     for (std::int64_t i = 0; i < rows_; ++i) {
       const auto position = static_cast<double>(positions_[static_cast<std::size_t>(i)]);
       for (std::int64_t p = 0; p < half; ++p) {
-        const double angle = position / std::pow(10000.0, 2.0 * static_cast<double>(p) / static_cast<double>(model_.head_dim));
+        const double angle =
+            position / std::pow(10000.0, 2.0 * static_cast<double>(p) / static_cast<double>(model_.head_dim));
         cosine_(i, p) = std::cos(angle);
         sine_(i, p) = std::sin(angle);
       }
@@ -210,7 +211,8 @@ class Step {
     return dx;
   }
 
-  // Final norm, logits and loss; returns d loss / dx of the last layer's output. All rows pass; only counted rows matter.
+  // Final norm, logits and loss; returns d loss / dx of the last layer's output. All rows pass; only counted rows
+  // matter.
   Matrix head(const Matrix& x, bool backward_too) {
     Norm norm;
     const ConstRow weight(parameters_.head.data(), model_.hidden);
@@ -268,7 +270,8 @@ std::int64_t Reference::row(const Batch& batch, DocumentId document, TokenView v
 ParameterValues make_parameters(const ModelShape& model, std::uint64_t seed) {
   ParameterValues values;
   values.embedding = unit_values(model, UnitKind::kEmbedding, 0, seed);
-  for (std::int64_t l = 0; l < model.layers; ++l) values.layers.push_back(unit_values(model, UnitKind::kLayer, l, seed));
+  for (std::int64_t l = 0; l < model.layers; ++l)
+    values.layers.push_back(unit_values(model, UnitKind::kLayer, l, seed));
   values.head = unit_values(model, UnitKind::kHead, 0, seed);
   return values;
 }

@@ -3,8 +3,9 @@
 //
 // Layer (sim/workload/model.h): x1 = x + attention(rope(norm(x) Wqkv)) Wo; x2 = x1 + down(silu(gate) * up)(norm(x1)).
 // Causal LM has one row a token. Block diffusion has two: the noisy copy (corrupted tokens read the mask id) and the
-// clean one; the mask is csbp.md 2.1 (noisy to noisy: same block; noisy to clean: earlier blocks; clean to clean: blocks
-// up to its own); head and loss see noisy rows. Loss: sum over counted tokens / counted tokens (0 if there are none).
+// clean one; the mask is csbp.md 2.1 (noisy to noisy: same block; noisy to clean: earlier blocks; clean to clean:
+// blocks up to its own); head and loss see noisy rows. Loss: sum over counted tokens / counted tokens (0 if there are
+// none).
 #pragma once
 
 #include <cstdint>

@@ -132,7 +132,8 @@ Region Machine::region(const OpInstance& at, const View& view, std::int32_t chun
   TensorData* tensor = ranks[static_cast<std::size_t>(at.rank)].find(id);
   if (tensor == nullptr) fail(at, fmt::format("uses {}, which is not held", tensor_name(schedule, id)));
   const auto leaves = [&](const std::string& what) {
-    fail(at, fmt::format("view leaves {} ({} x {}): {}", tensor_name(schedule, id), tensor->rows, tensor->columns, what));
+    fail(at,
+         fmt::format("view leaves {} ({} x {}): {}", tensor_name(schedule, id), tensor->rows, tensor->columns, what));
   };
   if (tensor->row_map == nullptr) {
     const std::int64_t size = tensor->rows * tensor->columns;
@@ -160,7 +161,8 @@ Region Machine::checked(const OpInstance& at, const View& view) {
   return found;
 }
 
-void Machine::require_written(const OpInstance& at, const Region& region, std::int64_t begin, std::int64_t count) const {
+void Machine::require_written(const OpInstance& at, const Region& region, std::int64_t begin,
+                              std::int64_t count) const {
   const auto [row, column] = region.first_unwritten(begin, count);
   if (row < 0) return;
   fail(at, fmt::format("{} {}, which is unwritten at row {}, column {} of the view",

@@ -26,8 +26,8 @@ struct VerifyOptions {
 };
 
 struct QuantityError {
-  std::string name;             // "loss"; gradients "embedding", "attention_norm", "qkv", "output", "ffn_norm", "gate_up",
-                                // "down", "extra", "final_norm", "head"; "O", "dQ", "dK", "dV"
+  std::string name;  // "loss"; gradients "embedding", "attention_norm", "qkv", "output", "ffn_norm", "gate_up",
+                     // "down", "extra", "final_norm", "head"; "O", "dQ", "dK", "dV"
   double error = 0;             // infinity if something is NaN or missing
   std::int64_t compared = 0;    // elements, counted on every rank that holds them
   std::int64_t missing = 0;     // elements of the reference that no rank held
@@ -47,7 +47,8 @@ struct VerifyReport {
 // Multiply-adds x 2 of the GEMMs and of the attention pieces of all ranks.
 double schedule_flops(const Schedule& schedule);
 
-// Throws LimitError above the FLOP limit, ScheduleError and DeadlockError as execute() does.
+// Throws LimitError above the FLOP limit or the op limit of check_schedule, ScheduleError and DeadlockError as
+// execute() does.
 VerifyReport verify(const Schedule& schedule, const VerifyOptions& options = {});
 
 }  // namespace longhaul

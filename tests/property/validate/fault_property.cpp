@@ -1,6 +1,6 @@
-// Faults planted in real schedules. What ends a tensor's life or covers attention must be reported by the dry run; a wait
-// or a record that is taken away must be reported, unless other waits imply it: then every execution order that streams
-// and events leave open must still compute the right numbers.
+// Faults planted in real schedules. What ends a tensor's life or covers attention must be reported by the dry run; a
+// wait or a record that is taken away must be reported, unless other waits imply it: then every execution order that
+// streams and events leave open must still compute the right numbers.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -109,7 +109,8 @@ TEST_P(PlantedFaults, MissingWaitOrRecord) {
       judge(faulty, fmt::format("record of `{}`", op.label));
     }
   }
-  std::printf("%s: %d missing waits and records reported, %d implied by others\n", GetParam().c_str(), reported, implied);
+  std::printf("%s: %d missing waits and records reported, %d implied by others\n", GetParam().c_str(), reported,
+              implied);
   EXPECT_GE(reported, 10);
 }
 
@@ -138,11 +139,32 @@ TEST_P(PlantedFaults, MissingOrRepeatedPiece) {
         list = make_piece_list(std::move(pieces));
         ++planted;
         EXPECT_FALSE(check_coverage(faulty).empty()) << "shape " << shape << ", slot " << slot;
-        EXPECT_FALSE(check_coverage(faulty, {.brute_force_pairs = 0}).empty()) << "shape " << shape << ", slot " << slot;
+        EXPECT_FALSE(check_coverage(faulty, {.brute_force_pairs = 0}).empty())
+            << "shape " << shape << ", slot " << slot;
       }
     }
     EXPECT_GE(planted, 2);
   }
+}
+
+// verify() runs both checks: a schedule that computes the right numbers in the order at hand, but lacks a wait, fails.
+TEST_P(PlantedFaults, VerifyFailsByViolationsAlone) {
+  int right_by_luck = 0;
+  for (const VerifyCase& drawn : cases_of(*find_strategy(GetParam()))) {
+    for (const OpPlace& place : executed(*drawn.schedule)) {
+      Schedule faulty = *drawn.schedule;
+      op_at(faulty, place).waits.clear();
+      if (check_schedule(faulty).ok()) continue;
+      try {
+        const VerifyReport report = verify(faulty);
+        EXPECT_FALSE(report.pass);
+        EXPECT_FALSE(report.violations.empty());
+        right_by_luck += report.worst <= 1e-10 ? 1 : 0;
+      } catch (const ScheduleError&) {  // the executor met it
+      }
+    }
+  }
+  EXPECT_GE(right_by_luck, 1);
 }
 
 // One rank skips one of its collectives: the others wait for it, or its calls no longer match theirs.

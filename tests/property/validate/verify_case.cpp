@@ -132,7 +132,8 @@ tl::expected<VerifyCase, std::string> draw_case(const Strategy& strategy, const 
   request.model = draw_model(draw, degrees);
   request.training.zero_stage = draw(0, 1) == 0 ? 0 : 3;
   request.training.recompute = draw(0, 1) == 0 ? Recompute::kNone : Recompute::kFull;
-  request.training.micro_batch_sequences = draw(1, degrees.sp > 2 && strategy.family == StrategyFamily::kSequence ? 4 : 2);
+  request.training.micro_batch_sequences =
+      draw(1, degrees.sp > 2 && strategy.family == StrategyFamily::kSequence ? 4 : 2);
   const std::int64_t chunks = draw(1, 3);
   const Objective objective = objective_of(strategy, degrees.cp * draw(1, 4));
   request.batch = draw_batch(draw, objective, chunks * degrees.dp * request.training.micro_batch_sequences);
@@ -212,7 +213,8 @@ std::string describe(const StrategyRequest& request) {
       request.batch->objective.block_tokens, request.options.dump());
   for (const Sequence& sequence : request.batch->sequences) {
     std::vector<std::int64_t> lengths;
-    for (const DocumentId id : sequence.documents) lengths.push_back(request.batch->documents[static_cast<std::size_t>(id)]);
+    for (const DocumentId id : sequence.documents)
+      lengths.push_back(request.batch->documents[static_cast<std::size_t>(id)]);
     text += fmt::format(" {}", lengths);
   }
   return text;

@@ -30,8 +30,8 @@ tl::expected<VerifyCase, std::string> draw_case(const Strategy& strategy, const 
 // not applicable fail the test, since the generator would then be wrong.
 VerifyCase draw_applicable(const Strategy& strategy, const DrawInteger& draw, std::map<std::string, int>& redrawn);
 
-// Fixed corners: one document, one token beside a document, documents shorter than 2N, N equal documents; each with ZeRO
-// 0 and 3 and recompute none and full.
+// Fixed corners: one document, one token beside a document, documents shorter than 2N, N equal documents; each with
+// ZeRO 0 and 3 and recompute none and full.
 struct CornerCase {
   std::string name;
   StrategyRequest request;

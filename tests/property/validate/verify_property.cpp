@@ -1,5 +1,5 @@
-// Every strategy on random batches and on corners: the executed schedule equals the undistributed step to 1e-10 in loss,
-// every parameter gradient, O, dQ, dK and dV, and no rule of the schedule is broken. One test a strategy, so that
+// Every strategy on random batches and on corners: the executed schedule equals the undistributed step to 1e-10 in
+// loss, every parameter gradient, O, dQ, dK and dV, and no rule of the schedule is broken. One test a strategy, so that
 // several run at once; draws that the strategy cannot run are drawn again and counted.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -28,7 +28,8 @@ std::string faults(const VerifyReport& report, double tolerance) {
   std::string text;
   for (const QuantityError& quantity : report.quantities) {
     if (quantity.error <= tolerance) continue;
-    text += fmt::format("{}: error {}, missing {}, {}\n", quantity.name, quantity.error, quantity.missing, quantity.worst);
+    text +=
+        fmt::format("{}: error {}, missing {}, {}\n", quantity.name, quantity.error, quantity.missing, quantity.worst);
   }
   return text + fmt::format("{}", fmt::join(report.violations, "\n"));
 }

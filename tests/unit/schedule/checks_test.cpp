@@ -50,21 +50,23 @@ TEST(Checks, AcceptsAnOrderedReduction) {
 TEST(Checks, MissingWaitIsARaceWithTheWriteAndTheAcquire) {
   Reduction r;
   r.op(1).waits.clear();
-  EXPECT_THAT(r.violations(),
-              ElementsAre("rank 0 `reduce` (forward, layer 0, chunk 0): uses a[layer 0, chunk 0, instance 0] without order "
-                          "after its acquire by `write` (forward, layer 0, chunk 0)",
-                          "rank 0 `reduce` (forward, layer 0, chunk 0): writes a[layer 0, chunk 0, instance 0] without "
-                          "order after its write by `write` (forward, layer 0, chunk 0)"));
+  EXPECT_THAT(
+      r.violations(),
+      ElementsAre("rank 0 `reduce` (forward, layer 0, chunk 0): uses a[layer 0, chunk 0, instance 0] without order "
+                  "after its acquire by `write` (forward, layer 0, chunk 0)",
+                  "rank 0 `reduce` (forward, layer 0, chunk 0): writes a[layer 0, chunk 0, instance 0] without "
+                  "order after its write by `write` (forward, layer 0, chunk 0)"));
 }
 
 TEST(Checks, ReadWithoutOrderAfterTheWriteAndReleaseWithoutOrderAfterTheUse) {
   Reduction r;
   r.op(2).waits.clear();
-  EXPECT_THAT(r.violations(),
-              ElementsAre(HasSubstr("`copy` (forward, layer 0, chunk 0): reads a[layer 0, chunk 0, instance 0] without "
-                                    "order after its write by `reduce`"),
-                          HasSubstr("`copy` (forward, layer 0, chunk 0): releases a[layer 0, chunk 0, instance 0] without "
-                                    "order after its use by `reduce`")));
+  EXPECT_THAT(
+      r.violations(),
+      ElementsAre(HasSubstr("`copy` (forward, layer 0, chunk 0): reads a[layer 0, chunk 0, instance 0] without "
+                            "order after its write by `reduce`"),
+                  HasSubstr("`copy` (forward, layer 0, chunk 0): releases a[layer 0, chunk 0, instance 0] without "
+                            "order after its use by `reduce`")));
 }
 
 TEST(Checks, WaitForAnEventRecordedTooEarlyIsNoOrder) {
@@ -91,10 +93,11 @@ TEST(Checks, WriteAfterReadAcrossStreams) {
   read.waits = {kWritten};
   read.acquire = read.release = {small.ref(b)};
   Op& again = small.write(0, "again", a);
-  EXPECT_THAT(check_schedule(small.schedule).violations,
-              ElementsAre(HasSubstr("`again` (forward, layer 0, chunk 0): writes a[layer 0, chunk 0, instance 0] without "
-                                    "order after its read by `read`"),
-                          "rank 0: a[layer 0, chunk 0, instance 0] is never released"));
+  EXPECT_THAT(
+      check_schedule(small.schedule).violations,
+      ElementsAre(HasSubstr("`again` (forward, layer 0, chunk 0): writes a[layer 0, chunk 0, instance 0] without "
+                            "order after its read by `read`"),
+                  "rank 0: a[layer 0, chunk 0, instance 0] is never released"));
   small.schedule.segments[0].ops[1].record = kReduced;
   small.schedule.segments[0].ops[2].waits = {kReduced};
   small.schedule.segments[0].ops[2].release = {small.ref(a)};
@@ -121,9 +124,10 @@ TEST(Checks, OrderIsNeededOnlyWhereRowsMeet) {
     if (apart) {
       EXPECT_THAT(check_schedule(small.schedule).violations, IsEmpty());
     } else {
-      EXPECT_THAT(check_schedule(small.schedule).violations,
-                  ElementsAre(HasSubstr("`last` (forward, layer 0, chunk 0): writes a[layer 0, chunk 0, instance 0] without "
-                                        "order after its write by `first`")));
+      EXPECT_THAT(
+          check_schedule(small.schedule).violations,
+          ElementsAre(HasSubstr("`last` (forward, layer 0, chunk 0): writes a[layer 0, chunk 0, instance 0] without "
+                                "order after its write by `first`")));
     }
   }
 }
@@ -134,9 +138,10 @@ TEST(Checks, ReadOfRowsThatNothingWrote) {
   small.write(0, "write", a, 0).acquire = {small.ref(a), small.ref(b)};
   small.copy(0, "written", a, b, 0);
   small.copy(0, "beyond", a, b).release = {small.ref(a), small.ref(b)};
-  EXPECT_THAT(check_schedule(small.schedule).violations,
-              ElementsAre("rank 0 `beyond` (forward, layer 0, chunk 0): reads a[layer 0, chunk 0, instance 0], which is not "
-                          "all written"));
+  EXPECT_THAT(
+      check_schedule(small.schedule).violations,
+      ElementsAre("rank 0 `beyond` (forward, layer 0, chunk 0): reads a[layer 0, chunk 0, instance 0], which is not "
+                  "all written"));
   // The two halves together are the whole.
   small.schedule.segments[0].ops[1] = small.schedule.segments[0].ops[0];
   small.schedule.segments[0].ops[1].acquire.clear();
@@ -156,17 +161,20 @@ TEST(Checks, AccumulationNeedsAWrite) {
 TEST(Checks, AcquireReleaseAndUseOfWhatIsHeld) {
   Reduction twice;
   twice.op(2).acquire.push_back(twice.small.ref(twice.a));
-  EXPECT_THAT(twice.violations(),
-              ElementsAre(HasSubstr("`copy` (forward, layer 0, chunk 0): acquires a[layer 0, chunk 0, instance 0], which is "
-                                    "held already")));
+  EXPECT_THAT(
+      twice.violations(),
+      ElementsAre(HasSubstr("`copy` (forward, layer 0, chunk 0): acquires a[layer 0, chunk 0, instance 0], which is "
+                            "held already")));
   Reduction released;
   released.op(2).release.push_back(released.small.ref(released.a));
-  EXPECT_THAT(released.violations(), ElementsAre(HasSubstr("releases a[layer 0, chunk 0, instance 0], which is not held")));
+  EXPECT_THAT(released.violations(),
+              ElementsAre(HasSubstr("releases a[layer 0, chunk 0, instance 0], which is not held")));
 
   Reduction early;
   early.op(1).release = {early.small.ref(early.a)};
-  EXPECT_THAT(early.violations(), ElementsAre(HasSubstr("uses a[layer 0, chunk 0, instance 0], which is not held"),
-                                              HasSubstr("releases a[layer 0, chunk 0, instance 0], which is not held")));
+  EXPECT_THAT(early.violations(),
+              ElementsAre(HasSubstr("uses a[layer 0, chunk 0, instance 0], which is not held"),
+                          HasSubstr("releases a[layer 0, chunk 0, instance 0], which is not held")));
   Reduction kept;
   kept.op(2).release.pop_back();
   EXPECT_THAT(kept.violations(), ElementsAre("rank 0: b[layer 0, chunk 0, instance 0] is never released"));
@@ -181,9 +189,10 @@ TEST(Checks, AcquireNeedsOrderAfterTheReleaseOfTheSameTensor) {
   second.acquire = second.release = {small.ref(a)};
   EXPECT_THAT(check_schedule(small.schedule).violations, IsEmpty());
   second.stream = kCopyInStream;
-  EXPECT_THAT(check_schedule(small.schedule).violations,
-              ElementsAre(HasSubstr("`second` (forward, layer 0, chunk 0): acquires a[layer 0, chunk 0, instance 0] without "
-                                    "order after its release by `first`")));
+  EXPECT_THAT(
+      check_schedule(small.schedule).violations,
+      ElementsAre(HasSubstr("`second` (forward, layer 0, chunk 0): acquires a[layer 0, chunk 0, instance 0] without "
+                            "order after its release by `first`")));
 }
 
 TEST(Checks, ResidentTensorsAreWrittenAndStay) {
@@ -221,8 +230,9 @@ TEST(Checks, BytesSentAreBytesReceived) {
     auto list = std::make_shared<ExchangeList>(ExchangeList{{1 - rank, all, 0, 2, rank == 0 ? all : three, 0, 2}});
     r.small.schedule.shapes[static_cast<std::size_t>(rank)].exchanges = {list};
   }
-  EXPECT_THAT(r.violations(), ElementsAre(HasSubstr("rank 0 `reduce` (forward, layer 0, chunk 0): sends 8 elements of a[layer "
-                                                    "0, chunk 0, instance 0] to member 1, which receives 6 into b[")));
+  EXPECT_THAT(r.violations(),
+              ElementsAre(HasSubstr("rank 0 `reduce` (forward, layer 0, chunk 0): sends 8 elements of a[layer "
+                                    "0, chunk 0, instance 0] to member 1, which receives 6 into b[")));
 }
 
 TEST(Checks, GroupsAreCalledInOneOrderOnAllRanks) {
@@ -241,11 +251,12 @@ TEST(Checks, GroupsAreCalledInOneOrderOnAllRanks) {
       reduce.release = {small.ref(pair ? a : b)};
     }
   }
-  EXPECT_THAT(check_schedule(small.schedule).violations,
-              ElementsAre("rank 0 `pair` (forward, layer 0, chunk 0): call 0 of group 0 (role pair) never meets rank 1 "
-                          "(waits at `second`, layer 0, chunk 0)",
-                          "rank 1 `second` (forward, layer 0, chunk 0): call 0 of group 1 (role second) never meets rank 0 "
-                          "(waits at `pair`, layer 0, chunk 0)"));
+  EXPECT_THAT(
+      check_schedule(small.schedule).violations,
+      ElementsAre("rank 0 `pair` (forward, layer 0, chunk 0): call 0 of group 0 (role pair) never meets rank 1 "
+                  "(waits at `second`, layer 0, chunk 0)",
+                  "rank 1 `second` (forward, layer 0, chunk 0): call 0 of group 1 (role second) never meets rank 0 "
+                  "(waits at `pair`, layer 0, chunk 0)"));
   std::swap(small.schedule.segments[1].ops[2], small.schedule.segments[1].ops[3]);
   EXPECT_THAT(check_schedule(small.schedule).violations, IsEmpty());
 }
@@ -253,8 +264,9 @@ TEST(Checks, GroupsAreCalledInOneOrderOnAllRanks) {
 TEST(Checks, EveryMemberMakesEveryCall) {
   Reduction r;
   r.small.schedule.segments[1].ops.erase(r.small.schedule.segments[1].ops.begin() + 1);
-  EXPECT_THAT(r.violations(), Contains("rank 0 `reduce` (forward, layer 0, chunk 0): call 0 of group 0 (role pair) never "
-                                       "meets rank 1 (has ended)"));
+  EXPECT_THAT(r.violations(),
+              Contains("rank 0 `reduce` (forward, layer 0, chunk 0): call 0 of group 0 (role pair) never "
+                       "meets rank 1 (has ended)"));
 }
 
 TEST(Checks, CountsWhatItDoesNotListAndStopsAtTheLimit) {

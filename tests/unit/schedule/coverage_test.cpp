@@ -13,8 +13,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-Piece make_piece(std::int64_t q_row, std::int64_t q_count, std::int64_t q_token, std::int64_t k_row, std::int64_t k_count,
-                 std::int64_t k_token, MaskRule rule, std::int32_t block = 0) {
+Piece make_piece(std::int64_t q_row, std::int64_t q_count, std::int64_t q_token, std::int64_t k_row,
+                 std::int64_t k_count, std::int64_t k_token, MaskRule rule, std::int32_t block = 0) {
   Piece piece;
   piece.q_row = q_row;
   piece.q_count = q_count;
@@ -68,9 +68,10 @@ TEST(Coverage, AcceptsTheMask) {
 TEST(Coverage, NamesTheFirstMissingPair) {
   Causal missing;
   missing.pieces[1][0].q_count = 3;  // query 7 no longer sees keys 0-3
-  EXPECT_THAT(missing.violations(),
-              ElementsAre("layer 0, document 0: 4 pairs are covered by no piece, the first: clean query token 7, clean key "
-                          "token 0"));
+  EXPECT_THAT(
+      missing.violations(),
+      ElementsAre("layer 0, document 0: 4 pairs are covered by no piece, the first: clean query token 7, clean key "
+                  "token 0"));
   EXPECT_THAT(missing.violations({.brute_force_pairs = 0}),
               ElementsAre("layer 0, document 0: the pieces hold 32 pairs, the mask 36"));
 }
@@ -97,9 +98,10 @@ TEST(Coverage, NamesAPairThatTheMaskHides) {
 TEST(Coverage, PiecesHoldWhatTheyClaim) {
   Causal query;
   query.pieces[1][1].q_token = 5;
-  EXPECT_THAT(query.violations(), ::testing::Contains(HasSubstr(std::string(kPlace) +
-                                                                ": a piece of query rows 0 + 4 and key rows 4 + 4 of "
-                                                                "operand 0 claims query tokens that its rows do not hold")));
+  EXPECT_THAT(
+      query.violations(),
+      ::testing::Contains(HasSubstr(std::string(kPlace) + ": a piece of query rows 0 + 4 and key rows 4 + 4 of "
+                                                          "operand 0 claims query tokens that its rows do not hold")));
   Causal key;
   key.pieces[1][1].k_row = 3;
   EXPECT_THAT(key.violations(), ::testing::Contains(HasSubstr("claims key tokens that its rows do not hold")));
@@ -113,7 +115,8 @@ TEST(Coverage, PiecesHoldWhatTheyClaim) {
 
 TEST(Coverage, PaddingAndOtherDocumentsAreNotSeen) {
   Causal padded;
-  padded.small.schedule.shapes[1].row_maps[1] = make_row_map({{0, TokenView::kClean, 0, 7}, {-1, TokenView::kClean, 0, 1}});
+  padded.small.schedule.shapes[1].row_maps[1] =
+      make_row_map({{0, TokenView::kClean, 0, 7}, {-1, TokenView::kClean, 0, 1}});
   EXPECT_THAT(padded.violations(), ::testing::Contains(HasSubstr("claims key tokens that its rows do not hold")));
 
   Causal other;
@@ -138,8 +141,9 @@ TEST(Coverage, EveryHeadShareCoversTheMask) {
   shares.pieces[0] = shares.pieces[1] = {make_piece(0, 8, 0, 0, 8, 0, MaskRule::kCausal)};
   EXPECT_THAT(shares.violations(), IsEmpty());
   shares.pieces[1][0].q_count = 7;
-  EXPECT_THAT(shares.violations(), ElementsAre(HasSubstr("layer 0, document 0, head share 1 of 2: 8 pairs are covered by no "
-                                                         "piece, the first: clean query token 7, clean key token 0")));
+  EXPECT_THAT(shares.violations(),
+              ElementsAre(HasSubstr("layer 0, document 0, head share 1 of 2: 8 pairs are covered by no "
+                                    "piece, the first: clean query token 7, clean key token 0")));
 }
 
 // Block diffusion, block 2, document of 8 (csbp.md 2.1): noisy rows see their own noisy block and earlier clean blocks,

@@ -10,8 +10,8 @@
 
 namespace longhaul {
 
-// Roles: 0 "pair" (both ranks), 1 "second" (both ranks, another communicator). Row maps: slot 0 this rank's half, slot 1
-// the whole document. Row lists: slot 0 the first two rows, slot 1 the last two of the half.
+// Roles: 0 "pair" (both ranks), 1 "second" (both ranks, another communicator). Row maps: slot 0 this rank's half, slot
+// 1 the whole document. Row lists: slot 0 the first two rows, slot 1 the last two of the half.
 class SmallSchedule {
  public:
   SmallSchedule() {

@@ -29,7 +29,8 @@ class Pair {
     for (std::int32_t rank = 0; rank < 2; ++rank) {
       ShapeSet shape;
       // Slot 0: this rank's half of the document; slot 1: the whole document.
-      shape.row_maps = {make_row_map({{0, TokenView::kClean, rank * 4, 4}}), make_row_map({{0, TokenView::kClean, 0, 8}})};
+      shape.row_maps = {make_row_map({{0, TokenView::kClean, rank * 4, 4}}),
+                        make_row_map({{0, TokenView::kClean, 0, 8}})};
       schedule.shapes.push_back(shape);
       schedule.segments.push_back({"rank" + std::to_string(rank), {}});
       Program program;
@@ -150,9 +151,10 @@ TEST(Executor, DeadlockNamesTheMissingMember) {
     FAIL() << "rank 1 never calls the reduction";
   } catch (const DeadlockError& error) {
     ASSERT_EQ(error.waiting().size(), 2U);
-    EXPECT_EQ(error.waiting()[0],
-              "rank 0 `reduce` (forward, layer 0, chunk 0) on stream 3 waits for call 0 of group 0 (role pair): missing "
-              "rank 1 (has no such call)");
+    EXPECT_EQ(
+        error.waiting()[0],
+        "rank 0 `reduce` (forward, layer 0, chunk 0) on stream 3 waits for call 0 of group 0 (role pair): missing "
+        "rank 1 (has no such call)");
     EXPECT_EQ(error.waiting()[1], "rank 0 `zero` (forward, layer 0, chunk 0) on stream 0 waits for `reduce` (layer 0, "
                                   "chunk 0)");
   }
@@ -207,7 +209,8 @@ class TwoRankAttention : public ::testing::TestWithParam<ExecutionOrder> {};
 TEST_P(TwoRankAttention, EqualsDense) {
   Pair pair;
   const TensorKindId table = 0;
-  pair.schedule.tensors.push_back({"embedding_params", kFlat, 97 * 4, 1, ElementType::kBf16, MemoryCategory::kParameters});
+  pair.schedule.tensors.push_back(
+      {"embedding_params", kFlat, 97 * 4, 1, ElementType::kBf16, MemoryCategory::kParameters});
   const TensorKindId q = pair.tensor("q", 0, 4);         // 2 heads of 2
   const TensorKindId kv = pair.tensor("kv", 0, 4);       // this rank's K and V (one head of 2 each)
   const TensorKindId kv_all = pair.tensor("kv_all", 1, 4);
@@ -229,7 +232,8 @@ TEST_P(TwoRankAttention, EqualsDense) {
     shape.pieces = {make_piece_list(pieces)};
     auto list = std::make_shared<ExchangeList>();
     const RowListPtr own = make_row_list({{0, 4}});
-    for (std::int32_t peer = 0; peer < 2; ++peer) list->push_back({peer, own, 0, 4, make_row_list({{peer * 4, 4}}), 0, 4});
+    for (std::int32_t peer = 0; peer < 2; ++peer)
+      list->push_back({peer, own, 0, 4, make_row_list({{peer * 4, 4}}), 0, 4});
     shape.exchanges = {list};
     pair.schedule.programs[static_cast<std::size_t>(rank)].resident = {{table, 0, false, false, 0, -1}};
 
@@ -237,7 +241,8 @@ TEST_P(TwoRankAttention, EqualsDense) {
       Op embed;
       embed.label = "embed";
       embed.function = Function::kEmbedding;
-      embed.operands = {{{table, 0, false, false, 0, -1}, Access::kRead, kAllRows, 0, 4, 0, 97}, pair.view(target, Access::kWrite)};
+      embed.operands = {{{table, 0, false, false, 0, -1}, Access::kRead, kAllRows, 0, 4, 0, 97},
+                        pair.view(target, Access::kWrite)};
       embed.acquire = {pair.ref(target)};
       embed.record = 0;
       pair.add(rank, embed);
@@ -260,7 +265,8 @@ TEST_P(TwoRankAttention, EqualsDense) {
     attention.q = pair.view(q, Access::kRead);
     attention.o = pair.view(o, Access::kWrite);
     attention.lse = pair.view(lse, Access::kWrite);
-    attention.key_values = {{pair.view(kv_all, Access::kRead, 0, 2), pair.view(kv_all, Access::kRead, 2, 2), {}, {}, -1}};
+    attention.key_values = {
+        {pair.view(kv_all, Access::kRead, 0, 2), pair.view(kv_all, Access::kRead, 2, 2), {}, {}, -1}};
     attention.pieces = 0;
     attention.q_heads = 2;
     attention.kv_heads = 1;
