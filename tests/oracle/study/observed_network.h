@@ -1,0 +1,80 @@
+// A network that passes every call on to the flow network of a cluster and counts what was really started.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sim/executor/models.h"
+
+namespace longhaul::oracle {
+
+class ObservedNetwork : public CollectiveNetwork {
+ public:
+  // Calls of the roles in `free` take no time and no links; their bytes are counted all the same.
+  explicit ObservedNetwork(const Cluster& cluster, std::vector<std::string> free = {})
+      : inner_(make_flow_network(cluster)), free_(std::move(free)) {}
+
+  // Sent and received by all members together, by role, over all calls started.
+  std::map<std::string, MemberBytes> bytes;
+  std::int64_t started = 0;
+
+  TransferId prepare(const CollectiveCall& call) override {
+    const OpInstance& first = call.members.front();
+    Entry entry;
+    entry.role = call.schedule->roles[static_cast<std::size_t>(first.op->role)];
+    entry.inner = inner_->prepare(call);
+    for (const std::string& role : free_) entry.free |= role == entry.role;
+    for (const MemberBytes& member : inner_->traffic(entry.inner)) {
+      entry.sum.sent_intra_node += member.sent_intra_node;
+      entry.sum.sent_inter_node += member.sent_inter_node;
+      entry.sum.received += member.received;
+    }
+    entries_.push_back(entry);
+    return static_cast<TransferId>(entries_.size()) - 1;
+  }
+  std::span<const MemberBytes> traffic(TransferId transfer) const override {
+    return inner_->traffic(entries_[static_cast<std::size_t>(transfer)].inner);
+  }
+  void start(Time now, TransferId transfer, std::uint32_t tag) override {
+    const Entry& entry = entries_[static_cast<std::size_t>(transfer)];
+    MemberBytes& sum = bytes[entry.role];
+    sum.sent_intra_node += entry.sum.sent_intra_node;
+    sum.sent_inter_node += entry.sum.sent_inter_node;
+    sum.received += entry.sum.received;
+    ++started;
+    if (entry.free) {
+      at_once_.push_back({now, tag});
+    } else {
+      inner_->start(now, entry.inner, tag);
+    }
+  }
+  Time next() const override { return at_once_.empty() ? inner_->next() : at_once_.front().time; }
+  void advance(Time to, std::vector<std::uint32_t>& finished) override {
+    if (at_once_.empty()) return inner_->advance(to, finished);
+    for (const Free& free : at_once_) finished.push_back(free.tag);  // all were started at one time: it is `to`
+    at_once_.clear();
+  }
+  std::vector<std::int64_t> link_bytes() const override { return inner_->link_bytes(); }
+  std::vector<double> link_peak_utilisation() const override { return inner_->link_peak_utilisation(); }
+
+ private:
+  struct Entry {
+    std::string role;
+    TransferId inner = 0;
+    bool free = false;
+    MemberBytes sum;
+  };
+  struct Free {
+    Time time;
+    std::uint32_t tag = 0;
+  };
+  std::unique_ptr<CollectiveNetwork> inner_;
+  std::vector<std::string> free_;
+  std::vector<Entry> entries_;
+  std::vector<Free> at_once_;
+};
+
+}  // namespace longhaul::oracle
