@@ -148,7 +148,7 @@ std::string compare_table(const Study& study, const StudyResult& result, const J
     text += fmt::format("{}: {} on {} GPUs of {}, {} documents in {} sequences, {} tokens a step\n", one.name,
                         of.model.name, one.setup->ranks(), of.topology.name, batch.documents.size(),
                         batch.sequences.size(), batch.tokens());
-    if (i < rows.size()) text += wrapped(case_verdict(rows[i]).sentence) + "\n";
+    if (i < rows.size()) text += wrapped(case_verdict(rows[i]).sentence()) + "\n";
     if (!shown(one).empty()) text += "\n" + speed_block(one) + "\n" + split_block(one);
     const std::string lines = remarks(one);
     if (!lines.empty()) text += "\n" + lines;

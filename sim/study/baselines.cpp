@@ -64,6 +64,7 @@ std::vector<PlannedEntry> with_baselines(const CaseSetup& setup, const std::vect
   for (std::size_t i = 0; i < given; ++i) {
     const StrategyEntry entry = entries[i].entry;  // a copy: find_or_add may move the vector
     const Strategy* strategy = find_strategy(entry.name);
+    if (!runs_workload(*strategy, setup)) continue;
     const Strategy* baseline = find_strategy(strategy->baseline);
     if (baseline == strategy) {
       entries[i].own = static_cast<int>(i);

@@ -7,6 +7,7 @@
 #include "sim/executor/simulate.h"
 #include "sim/strategies/registry.h"
 #include "sim/study/fit_search.h"
+#include "sim/study/memory_envelope.h"
 #include "sim/study/trace_ranks.h"
 
 namespace longhaul {
@@ -100,11 +101,13 @@ std::shared_ptr<const EntryTrace> record(const CaseSetup& setup, const Ran& ran,
                                          TraceMode mode) {
   auto trace = std::make_shared<EntryTrace>(choose_trace(*ran.planned.schedule, ran.totals, setup.cluster, family, mode));
   trace->schedule = ran.planned.schedule;
+  MemoryEnvelope envelope(ran.totals.step, trace->timeline);
   SimulationOptions options;
-  options.sink = &trace->timeline;
+  options.sink = mode == TraceMode::kAll ? static_cast<TimelineSink*>(&trace->timeline) : &envelope;
   options.trace.ranks = trace->ranks;
   options.trace.chunks_below = trace->chunks;
   const Totals again = run(setup, ran.planned, options);
+  envelope.finish();
   LH_ASSERT(again.step == ran.totals.step, "the traced run took {} ps, the first {} ps", again.step.ps(),
             ran.totals.step.ps());
   return trace;

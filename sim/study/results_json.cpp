@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace longhaul {
 namespace {
 
@@ -120,10 +122,17 @@ std::string compact_text(const Json& value, bool milliseconds) {
   return value.is_object() ? "{" + text + "}" : "[" + text + "]";
 }
 
-void write_value(const Json& value, bool milliseconds, std::size_t indent, std::size_t used, std::string& out) {
+bool is_flat(const Json& value) {
+  return std::none_of(value.begin(), value.end(), [](const Json& child) { return child.is_structured(); });
+}
+
+// `row`: the value is an element of a list, so that a flat object is one line however long.
+void write_value(const Json& value, bool milliseconds, bool row, std::size_t indent, std::size_t used,
+                 std::string& out) {
   constexpr std::size_t kColumns = 120;
   const std::string compact = compact_text(value, milliseconds);
-  if (!value.is_structured() || value.empty() || used + compact.size() < kColumns) {
+  if (!value.is_structured() || value.empty() || used + compact.size() < kColumns ||
+      (row && value.is_object() && is_flat(value))) {
     out += compact;
     return;
   }
@@ -139,7 +148,8 @@ void write_value(const Json& value, bool milliseconds, std::size_t indent, std::
       out += name;
       column += name.size();
     }
-    write_value(child, milliseconds || (value.is_object() && is_milliseconds(key)), indent + 2, column, out);
+    write_value(child, milliseconds || (value.is_object() && is_milliseconds(key)), value.is_array(), indent + 2, column,
+                out);
   }
   out += "\n" + std::string(indent, ' ') + (value.is_object() ? "}" : "]");
 }
@@ -194,7 +204,7 @@ Json results_json(const Study& study, const StudyResult& result) {
 
 std::string results_text(const Json& results) {
   std::string text;
-  write_value(results, false, 0, 0, text);
+  write_value(results, false, false, 0, 0, text);
   text += "\n";
   return text;
 }

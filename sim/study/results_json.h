@@ -20,7 +20,8 @@ Json entry_json(const EntryResult& entry, const CaseResult& of);
 
 Json results_json(const Study& study, const StudyResult& result);
 
-// Two-space indentation, one line for an object or list that fits into 120 columns; ends in a newline.
+// Two-space indentation; one line for what fits into 120 columns and for a flat object in a list (a rank). Ends in a
+// newline.
 std::string results_text(const Json& results);
 
 }  // namespace longhaul

@@ -18,12 +18,6 @@ const Strategy& strategy_of(const StrategyEntry& entry) {
   return *strategy;
 }
 
-bool runs_objective(const CaseSetup& setup, const StrategyEntry& entry) {
-  const Strategy& strategy = strategy_of(entry);
-  return strategy.objective == setup.study_case->objective.kind &&
-         (setup.ranks() > 1 || strategy.family == StrategyFamily::kData);
-}
-
 }  // namespace
 
 StudyOptions study_options(std::optional<std::int64_t> seed) {
@@ -84,6 +78,11 @@ tl::expected<Degrees, std::string> entry_degrees(const CaseSetup& setup, const S
                          setup.study_case->model);
 }
 
+bool runs_workload(const Strategy& strategy, const CaseSetup& setup) {
+  return strategy.objective == setup.study_case->objective.kind &&
+         (setup.ranks() > 1 || strategy.family == StrategyFamily::kData);
+}
+
 std::vector<Degrees> candidate_degrees(StrategyFamily family, const CaseSetup& setup) {
   const int ranks = setup.ranks();
   const ModelShape& model = setup.study_case->model;
@@ -103,7 +102,7 @@ std::vector<Degrees> candidate_degrees(StrategyFamily family, const CaseSetup& s
 }
 
 Errors entry_errors(const CaseSetup& setup, const StrategyEntry& entry) {
-  if (entry.layout.best || !runs_objective(setup, entry)) return {};
+  if (entry.layout.best || !runs_workload(strategy_of(entry), setup)) return {};
   const tl::expected<Degrees, std::string> degrees = entry_degrees(setup, entry);
   if (!degrees) {
     return {{entry.file, entry.path + "/layout", degrees.error(),

@@ -37,6 +37,9 @@ StrategyRequest make_request(const CaseSetup& setup, const StrategyEntry& entry,
 // Degrees of the entry when its layout is not "best".
 tl::expected<Degrees, std::string> entry_degrees(const CaseSetup& setup, const StrategyEntry& entry);
 
+// The objective is the strategy's, and there are GPUs to share a sequence if it does.
+bool runs_workload(const Strategy& strategy, const CaseSetup& setup);
+
 // Every choice of degrees that "best" tries: all products of the family's degrees that give the GPU count, with a
 // sequence shared by at least two GPUs; sp up to the query heads, pp up to the layers. What the strategy then refuses
 // is not counted as legal.

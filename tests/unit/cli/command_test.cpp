@@ -1,0 +1,249 @@
+// The command as scripts see it: exit codes, every error at once, nothing written on error, stable output.
+#include "tests/unit/cli/command_line.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace longhaul::command_line {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Two sequences of 8 GPUs; small enough for every command.
+constexpr const char* kStudy = R"({
+  "schema": "study/1", "name": "small", "topology": "dgx-h200-ndr", "gpus": 8, "model": "llama3-8b",
+  "documents": {"explicit": [[4096, 100], [3000]]},
+  "training": {"zero_stage": 3, "recompute": "full"},
+  "strategies": ["allgather-cp", "flashcp", "dpp", "csbp"], "baseline": "allgather-cp"})";
+
+std::string study_with(const std::string& name, const std::string& from, const std::string& to) {
+  std::string text = kStudy;
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return write(name, text.replace(at, from.size(), to));
+}
+
+TEST(Command, HelpShowsAnExampleAndExitsZero) {
+  for (const char* name : {"compare", "simulate", "plan", "verify", "check", "topology", "pipeline", "cost"}) {
+    const Output help = longhaul(std::string(name) + " --help");
+    EXPECT_EQ(help.code, 0) << name;
+    EXPECT_NE(help.out.find("Example:\n  longhaul " + std::string(name)), std::string::npos) << help.out;
+    for (const char* option : {"--format", "--seed", "--threads", "--quiet"}) {
+      EXPECT_NE(help.out.find(option), std::string::npos) << name << " " << option;
+    }
+  }
+  EXPECT_EQ(longhaul("--version").code, 0);
+}
+
+TEST(Command, WrongArgumentsExitTwo) {
+  for (const char* arguments : {"", "nosuch", "compare", "compare a b", "compare small --format xml",
+                                "compare small --threads 0", "simulate small", "compare small --trace some"}) {
+    const Output output = longhaul(arguments);
+    EXPECT_EQ(output.code, 2) << arguments;
+    EXPECT_FALSE(output.err.empty()) << arguments;
+    EXPECT_TRUE(output.out.empty()) << arguments << ": " << output.out;
+  }
+}
+
+TEST(Compare, WritesResultsReportTracesAndRun) {
+  write("small.json", kStudy);
+  const Output output = longhaul("compare ./small.json --out compared --quiet --threads 1");
+  ASSERT_EQ(output.code, 0) << output.err;
+  EXPECT_TRUE(output.err.empty()) << output.err;
+  const Json results = Json::parse(read(scratch() / "compared/results.json"));
+  EXPECT_EQ(results["schema"], "results/1");
+  for (const char* key : {"version", "calibration", "seed", "study", "strategies"}) EXPECT_TRUE(results.contains(key));
+  EXPECT_NE(read(scratch() / "compared/report.html").find("flashcp"), std::string::npos);
+  EXPECT_TRUE(Json::parse(read(scratch() / "compared/traces/small.flashcp.trace.json")).is_structured());
+  const Json run = Json::parse(read(scratch() / "compared/run.json"));
+  for (const char* key : {"date", "host", "duration_s", "threads"}) {
+    EXPECT_TRUE(run.contains(key));
+    EXPECT_FALSE(results.contains(key)) << "results hold nothing of the run";
+  }
+  for (const auto& file : std::filesystem::recursive_directory_iterator(scratch() / "compared")) {
+    EXPECT_NE(file.path().extension(), ".tmp");
+  }
+}
+
+TEST(Compare, TwoProcessesAndAnyThreadsGiveTheSameBytes) {
+  write("small.json", kStudy);
+  ASSERT_EQ(longhaul("compare ./small.json --out first --threads 1").code, 0);
+  ASSERT_EQ(longhaul("compare ./small.json --out second --threads 2").code, 0);
+  const std::string first = read(scratch() / "first/results.json");
+  EXPECT_FALSE(first.empty());
+  EXPECT_EQ(first, read(scratch() / "second/results.json"));
+  EXPECT_EQ(read(scratch() / "first/report.html"), read(scratch() / "second/report.html"));
+}
+
+TEST(Compare, PrintsTheResultsAsJsonAndCsv) {
+  write("small.json", kStudy);
+  const std::string json = longhaul("compare ./small.json --out printed --format json").out;
+  EXPECT_TRUE(json == read(scratch() / "printed/results.json"));
+  const std::string csv = longhaul("compare ./small.json --out printed --format csv").out;
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 5) << csv;  // a header and four rows
+  const Output table = longhaul("compare ./small.json --out printed");
+  EXPECT_NE(table.out.find("csbp: not applicable: runs block diffusion, not causal language models"), std::string::npos);
+  std::size_t line = 0;
+  for (const char c : table.out) {
+    line = c == '\n' ? 0 : line + 1;
+    EXPECT_LE(line, 124U) << "a line is wider than a terminal";  // bytes; a few characters take two
+  }
+}
+
+TEST(Compare, DefaultFolderIsNamedAfterTheStudy) {
+  write("small.json", kStudy);
+  ASSERT_EQ(longhaul("compare ./small.json --strategy flashcp").code, 0);
+  EXPECT_TRUE(std::filesystem::exists(scratch() / "results/small/results.json"));
+}
+
+// Every fault of a study at once, each with file, JSON pointer, what was expected and the nearest name; nothing on
+// standard output and nothing written.
+TEST(Compare, ListsEveryErrorAndWritesNothing) {
+  write("wrong.json", R"({
+    "schema": "study/1", "name": "wrong", "topology": "dgx-h200-nrd", "gpus": -8, "modle": "llama3-8b",
+    "model": "llama3-9b", "documents": {"lengths": "wbl", "context_tokens": "many", "sequences": 4},
+    "strategies": ["flashpc", "ulysses", "ulysses"], "baseline": "ulyses"})");
+  const Output output = longhaul("compare ./wrong.json --out wrong-out");
+  EXPECT_EQ(output.code, 2);
+  EXPECT_TRUE(output.out.empty()) << output.out;
+  EXPECT_FALSE(std::filesystem::exists(scratch() / "wrong-out"));
+  for (const char* part :
+       {"./wrong.json: /topology: ", "did you mean \"dgx-h200-ndr\"?", "./wrong.json: /gpus: ", "./wrong.json: /modle: ",
+        "did you mean \"model\"?", "did you mean \"llama3-8b\"?", "/documents/lengths: ", "did you mean \"wlb\"?",
+        "/documents/context_tokens: ", "/strategies/0", "did you mean \"flashcp\"?", "/strategies/2"}) {
+    EXPECT_NE(output.err.find(part), std::string::npos) << part << " is missing in\n" << output.err;
+  }
+}
+
+TEST(Compare, LayoutAndBatchFaultsAreErrorsOfTheEntry) {
+  const std::string layout = study_with("layout.json", "\"flashcp\"", R"({"name": "flashcp", "layout": {"cp": 4, "dp": 4}})");
+  Output output = longhaul("compare ./" + layout + " --out none");
+  EXPECT_EQ(output.code, 2);
+  EXPECT_NE(output.err.find("./layout.json: /strategies/1/layout: "), std::string::npos) << output.err;
+  const std::string fill =
+      study_with("fill.json", "\"flashcp\"", R"({"name": "flashcp", "layout": {"cp": 2, "dp": 4}})");
+  output = longhaul("compare ./" + fill + " --out none");
+  EXPECT_EQ(output.code, 2);
+  EXPECT_NE(output.err.find("4"), std::string::npos) << "the nearest count is named: " << output.err;
+  EXPECT_FALSE(std::filesystem::exists(scratch() / "none"));
+  output = longhaul("compare ./" + layout + " --strategy flashpc");
+  EXPECT_EQ(output.code, 2);
+  const std::string gpus = study_with("gpus.json", "\"gpus\": 8", "\"gpus\": 12");
+  output = longhaul("check " + gpus);
+  EXPECT_EQ(output.code, 2);
+  EXPECT_NE(output.err.find("gpus"), std::string::npos) << output.err;
+}
+
+TEST(Compare, UnknownPolicyOptionNamesTheNearest) {
+  const std::string file =
+      study_with("option.json", "\"flashcp\"", R"({"name": "flashcp", "imbalance_limt": 1.05})");
+  const Output output = longhaul("compare ./" + file);
+  EXPECT_EQ(output.code, 2);
+  EXPECT_NE(output.err.find("/strategies/1/imbalance_limt: unknown key; expected one of "), std::string::npos);
+  EXPECT_NE(output.err.find("did you mean \"imbalance_limit\"?"), std::string::npos) << output.err;
+}
+
+TEST(Compare, ExitsThreeWhenNothingFits) {
+  std::string text = kStudy;
+  text = text.replace(text.find("\"zero_stage\": 3"), 15, "\"zero_stage\": 0");
+  text = text.replace(text.find("[\"allgather-cp\", \"flashcp\", \"dpp\", \"csbp\"]"), 42, "[\"allgather-cp\"]");
+  text = text.replace(text.find("llama3-8b"), 9, "qwen3-8b");
+  text = text.replace(text.find("[[4096, 100], [3000]]"), 21, "[[131072]]");
+  text = text.replace(text.find("\"full\""), 6, "\"none\"");
+  write("large.json", text);
+  const Output output = longhaul("compare ./large.json --out large");
+  EXPECT_EQ(output.code, 3) << output.err;
+  const Json results = Json::parse(read(scratch() / "large/results.json"));
+  const Json& row = results["strategies"][0];
+  EXPECT_TRUE(row.contains("step_time_ms")) << "a row that does not fit keeps its times";
+  for (const char* key : {"needed_bytes", "limit_bytes", "rank", "category", "smallest_change"}) {
+    EXPECT_TRUE(row["does_not_fit"].contains(key)) << key;
+  }
+  EXPECT_TRUE(results["winners"][0]["name"].is_null());
+  EXPECT_EQ(longhaul("simulate ./large.json --strategy allgather-cp").code, 3);
+}
+
+TEST(Simulate, PrintsOneEntry) {
+  write("small.json", kStudy);
+  const Output output = longhaul("simulate ./small.json --strategy flashcp --format json");
+  ASSERT_EQ(output.code, 0) << output.err;
+  EXPECT_EQ(Json::parse(output.out)["name"], "flashcp");
+  const Output other = longhaul("simulate ./small.json --strategy csbp");
+  EXPECT_EQ(other.code, 2);
+  EXPECT_NE(other.err.find("csbp is not applicable: runs block diffusion"), std::string::npos) << other.err;
+}
+
+TEST(Plan, IsJson) {
+  write("small.json", kStudy);
+  const Output output = longhaul("plan ./small.json --strategy dpp");
+  ASSERT_EQ(output.code, 0) << output.err;
+  const Json plan = Json::parse(output.out);
+  EXPECT_EQ(plan["schema"], "plan/1");
+  EXPECT_TRUE(plan["plan"].is_object());
+  EXPECT_EQ(longhaul("plan ./small.json --strategy csbp").code, 2);
+}
+
+TEST(Verify, PassesAndFailsByTheTolerance) {
+  study_with("few.json", "[[4096, 100], [3000]]", "[[200, 30], [150]]");
+  const Output output = longhaul("verify ./few.json --strategy flashcp --format json");
+  ASSERT_EQ(output.code, 0) << output.err;
+  const Json report = Json::parse(output.out);
+  EXPECT_TRUE(report["pass"].get<bool>());
+  EXPECT_LT(report["worst"].get<double>(), 1e-10);
+  EXPECT_NE(report["reduced"].dump().find("layers 32 -> 2"), std::string::npos) << report["reduced"];
+  // Rounding alone is above 1e-20: the gate can fail.
+  EXPECT_EQ(longhaul("verify ./few.json --strategy flashcp --tolerance 1e-20").code, 1);
+}
+
+TEST(Check, NamesTheKindAndEveryError) {
+  write("small.json", kStudy);
+  Output output = longhaul("check small.json");
+  EXPECT_EQ(output.code, 0) << output.err;
+  EXPECT_EQ(output.out, "small.json: valid study\n");
+  write("broken.csv", "quantile,tokens\n0,1\n0.5,0\n");
+  output = longhaul("check small.json broken.csv missing.json");
+  EXPECT_EQ(output.code, 2);
+  EXPECT_NE(output.err.find("broken.csv"), std::string::npos) << output.err;
+  EXPECT_NE(output.err.find("missing.json"), std::string::npos) << output.err;
+}
+
+TEST(Topology, DescribesAndDraws) {
+  Output output = longhaul("topology dgx-h200-ndr --gpus 32 --format json --svg t.svg");
+  ASSERT_EQ(output.code, 0) << output.err;
+  const Json summary = Json::parse(output.out);
+  EXPECT_EQ(summary["nodes"], 4);
+  EXPECT_EQ(summary["gpus"], 32);
+  EXPECT_NE(read(scratch() / "t.svg").find("<svg"), std::string::npos);
+  output = longhaul("topology dgx-h200-ndr --gpus 32 --route 0 99");
+  EXPECT_EQ(output.code, 2);
+  EXPECT_NE(output.err.find("there is no rank 99"), std::string::npos) << output.err;
+  EXPECT_EQ(longhaul("topology dgx-h200-nrd").code, 2);
+}
+
+// 1F1B, 4 stages, 8 micro-batches, F = B + W = 1 and 2: (8 + 3) x 3 = 33; bubble 3 / 11.
+TEST(Pipeline, FollowsTheClosedForm) {
+  const Output output = longhaul(
+      "pipeline --schedule 1f1b --stages 4 --microbatches 8 --forward-us 1 --backward-input-us 1 "
+      "--backward-weight-us 1 --format json");
+  ASSERT_EQ(output.code, 0) << output.err;
+  const Json report = Json::parse(output.out);
+  EXPECT_DOUBLE_EQ(report["makespan_us"].get<double>(), 33);
+  EXPECT_NEAR(report["bubble_rate"].get<double>(), 3.0 / 11, 1e-12);
+  EXPECT_EQ(longhaul("pipeline --schedule 1f2b --stages 4 --microbatches 8 --forward-us 1 --backward-input-us 1 "
+                     "--backward-weight-us 1")
+                .code,
+            2);
+}
+
+TEST(Cost, PredictsRowsInOrder) {
+  write("rows.csv", "op,pass,m,n,k,q_heads,kv_heads,head_dim,mask,pieces,bytes\ngemm,fwd,4096,4096,4096,,,,,,\n");
+  const Output output = longhaul("cost --device H200 rows.csv");
+  ASSERT_EQ(output.code, 0) << output.err;
+  EXPECT_NE(output.out.find("gemm,fwd,4096,4096,4096"), std::string::npos);
+  EXPECT_EQ(longhaul("cost --device H201 rows.csv").code, 2);
+}
+
+}  // namespace
+}  // namespace longhaul::command_line

@@ -1,0 +1,211 @@
+// Layout candidates, baselines, reduction, fit search and results, on a small study.
+#include <gtest/gtest.h>
+
+#include "sim/study/baselines.h"
+#include "sim/study/find_entry.h"
+#include "sim/study/memory_envelope.h"
+#include "sim/study/reduce.h"
+#include "sim/study/results_json.h"
+
+namespace longhaul {
+namespace {
+
+constexpr const char* kStudy = R"({
+  "schema": "study/1", "name": "small", "topology": "dgx-h200-ndr", "gpus": 8, "model": "llama3-8b",
+  "documents": {"explicit": [[4096, 100], [3000], [2000, 2000], [4000]]},
+  "training": {"zero_stage": 3, "recompute": "full"},
+  "strategies": [
+    "allgather-cp", "flashcp", {"name": "basp", "micro_batch_sequences": 2}, "dpp", "csbp",
+    {"name": "flashcp", "label": "best", "layout": "best"}],
+  "baseline": "allgather-cp"})";
+
+Study study_of(const std::string& text) {
+  const auto json = parse_json(text, "small.json");
+  EXPECT_TRUE(json.has_value());
+  const auto study = parse_study(*json, "small.json", study_options());
+  if (!study) {
+    for (const InputError& error : study.error()) ADD_FAILURE() << error.to_string();
+  }
+  return *study;
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+const EntryResult& entry_of(const CaseResult& of, const std::string& label) {
+  for (const EntryResult& entry : of.entries) {
+    if (entry.label == label) return entry;
+  }
+  ADD_FAILURE() << "no entry " << label;
+  return of.entries.front();
+}
+
+TEST(Study, CandidateDegreesAreAllProducts) {
+  const Study study = study_of(kStudy);
+  const CaseSetup setup = *set_up_case(study.cases[0], study.file);
+  EXPECT_EQ(candidate_degrees(StrategyFamily::kData, setup), (std::vector<Degrees>{{1, 1, 1, 8}}));
+  EXPECT_EQ(candidate_degrees(StrategyFamily::kContext, setup),
+            (std::vector<Degrees>{{1, 8, 1, 1}, {1, 4, 1, 2}, {1, 2, 1, 4}}));
+  EXPECT_EQ(candidate_degrees(StrategyFamily::kPipeline, setup),
+            (std::vector<Degrees>{
+                {8, 1, 1, 1}, {4, 1, 2, 1}, {4, 1, 1, 2}, {2, 1, 4, 1}, {2, 1, 2, 2}, {2, 1, 1, 4}}));
+}
+
+TEST(Study, BaselinesRunAtTheEntrysMicroBatch) {
+  const Study study = study_of(kStudy);
+  const CaseSetup setup = *set_up_case(study.cases[0], study.file);
+  const std::vector<PlannedEntry> entries = with_baselines(setup, {});
+  const PlannedEntry& basp = entries[2];
+  const PlannedEntry& own = entries[static_cast<std::size_t>(basp.own)];
+  EXPECT_EQ(own.entry.name, "ulysses");
+  EXPECT_TRUE(own.hidden);
+  EXPECT_EQ(own.entry.micro_batch_sequences, 2);
+  const PlannedEntry& other = entries[static_cast<std::size_t>(basp.alternative)];
+  EXPECT_EQ(other.entry.micro_batch_sequences, 1);
+  EXPECT_EQ(other.entry.layout.degrees.sp, 4);
+  EXPECT_EQ(other.entry.layout.degrees.dp, 2);
+  EXPECT_EQ(entries[1].own, 0) << "flashcp is compared with the allgather-cp of the study";
+  EXPECT_TRUE(entries[static_cast<std::size_t>(entries[5].own)].entry.layout.best);
+}
+
+TEST(Study, OneLabelBringsTheBaselineAlong) {
+  const Study study = study_of(kStudy);
+  RunOptions options;
+  options.labels = {"flashcp"};
+  const StudyResult result = *run_study(study, options);
+  const CaseResult& of = result.cases[0];
+  ASSERT_EQ(of.entries.size(), 2U);
+  EXPECT_TRUE(entry_of(of, "allgather-cp").hidden);
+  EXPECT_EQ(of.entries[static_cast<std::size_t>(of.winner)].label, "flashcp") << "a hidden row never wins";
+  const EntryResult& flashcp = entry_of(of, "flashcp");
+  EXPECT_DOUBLE_EQ(*flashcp.speedup, entry_of(of, "allgather-cp").summary->step.seconds() /
+                                         flashcp.summary->step.seconds());
+}
+
+TEST(Study, UnknownLabelNamesTheNearest) {
+  RunOptions options;
+  options.labels = {"flashpc"};
+  const auto result = run_study(study_of(kStudy), options);
+  ASSERT_FALSE(result.has_value());
+  EXPECT_EQ(result.error().front().to_string(),
+            "<command line>: --strategy: the study has no strategy \"flashpc\"; expected one of allgather-cp, flashcp, "
+            "basp, dpp, csbp, best; did you mean \"flashcp\"?");
+  const Study study = study_of(kStudy);
+  EXPECT_TRUE(find_entry(study, "best", "").has_value());
+  EXPECT_EQ(find_entry(study, "best", "smal").error().front().nearest, "small");
+}
+
+TEST(Study, BestIsTheFastestLayoutAndPrunesNoFasterOne) {
+  const Study study = study_of(kStudy);
+  const CaseSetup setup = *set_up_case(study.cases[0], study.file);
+  const EntryResult best = run_entry(setup, study.cases[0].strategies[5], TraceMode::kNone);
+  Time fastest = Time::max();
+  for (const Degrees& degrees : candidate_degrees(StrategyFamily::kContext, setup)) {
+    StrategyEntry entry = study.cases[0].strategies[1];
+    entry.layout.degrees.cp = degrees.cp;
+    entry.layout.degrees.dp = degrees.dp;
+    const EntryResult one = run_entry(setup, entry, TraceMode::kNone);
+    if (one.summary) fastest = std::min(fastest, one.summary->step);
+  }
+  EXPECT_EQ(best.summary->step, fastest);
+  EXPECT_EQ(best.layouts_legal, 3);
+  EXPECT_GE(best.layouts_simulated, 1);
+}
+
+TEST(Study, ResultsDoNotDependOnThreads) {
+  const Study study = study_of(kStudy);
+  RunOptions options;
+  options.trace = TraceMode::kChosen;
+  const std::string one = results_text(results_json(study, *run_study(study, options)));
+  options.threads = 3;
+  EXPECT_EQ(one, results_text(results_json(study, *run_study(study, options))));
+  const auto parsed = parse_json(one, "results.json");
+  ASSERT_TRUE(parsed.has_value());
+  int rows = 0;
+  for (const Json& row : (*parsed)["strategies"]) {
+    if (!row.contains("time_ms")) {
+      EXPECT_EQ(row["name"], "csbp");
+      EXPECT_EQ(row["not_applicable"], "runs block diffusion, not causal language models");
+      continue;
+    }
+    // Picoseconds again: the parts sum exactly, digit by digit.
+    const auto ps = [](const Json& value) { return static_cast<std::int64_t>(value.get<double>() * 1e9 + 0.5); };
+    std::int64_t sum = 0;
+    for (const Json& part : row["time_ms"]) sum += ps(part);
+    EXPECT_EQ(sum, ps(row["step_time_ms"])) << row["name"];
+    EXPECT_LT(row["step_time_low_ms"], row["step_time_ms"]);
+    EXPECT_GT(row["step_time_high_ms"], row["step_time_ms"]);
+    ++rows;
+  }
+  EXPECT_EQ(rows, 9);  // five of the study; hidden: ulysses at 2 and at 1, dpp's baseline, allgather-cp with best
+}
+
+// A 8B model without ZeRO holds 16 bytes a parameter on every GPU: 128 GB, and 16,384 tokens a rank without recompute hold
+// 16,384 x 32 layers x about 0.3 MB besides.
+TEST(Study, ARowThatDoesNotFitKeepsItsTimesAndSaysWhatWouldFit) {
+  std::string text = replaced(kStudy, "\"zero_stage\": 3, \"recompute\": \"full\"", "\"zero_stage\": 0, \"recompute\": \"none\"");
+  text = replaced(text, "[[4096, 100], [3000], [2000, 2000], [4000]]", "[[131072], [131072], [131072], [131072]]");
+  const Study study = study_of(text);
+  const CaseSetup setup = *set_up_case(study.cases[0], study.file);
+  const EntryResult result = run_entry(setup, study.cases[0].strategies[1], TraceMode::kNone);
+  ASSERT_TRUE(result.does_not_fit.has_value());
+  EXPECT_FALSE(result.fits());
+  EXPECT_TRUE(result.summary.has_value());
+  EXPECT_GT(result.does_not_fit->needed_bytes, result.does_not_fit->limit_bytes);
+  EXPECT_EQ(result.does_not_fit->limit_bytes, setup.cluster.device().usable().value);
+  ASSERT_FALSE(result.does_not_fit->checked.empty());
+  EXPECT_EQ(result.does_not_fit->checked.front(), "recompute full");
+  EXPECT_EQ(result.does_not_fit->change, result.does_not_fit->checked.back());
+}
+
+TEST(Reduce, ModelKeepsHeadsAndStages) {
+  const Study study = study_of(kStudy);
+  const ModelShape reduced = reduce_model(study.cases[0].model, 4);
+  EXPECT_EQ(reduced.layers, 4);
+  EXPECT_EQ(reduce_model(study.cases[0].model, 1).layers, 2);
+  EXPECT_EQ(reduced.q_heads, 32);
+  EXPECT_EQ(reduced.kv_heads, 8);
+  EXPECT_EQ(reduced.head_dim, 8);
+  EXPECT_EQ(reduced.hidden, 256);
+  EXPECT_EQ(reduced.ffn, 1024);
+  EXPECT_EQ(reduced.vocab, 97);
+}
+
+TEST(Reduce, DocumentsKeepTheirShares) {
+  const std::vector<std::vector<std::int64_t>> few = {{10, 20}, {5}};
+  EXPECT_EQ(reduce_documents(explicit_batch(few, {}), 35), few) << "no more than allowed: as given";
+  // 7,000 tokens to 70: shares 60 and 10; a tenth of a token is one.
+  EXPECT_EQ(reduce_documents(explicit_batch({{5990, 10}, {500, 500}}, {}), 70),
+            (std::vector<std::vector<std::int64_t>>{{59, 1}, {5, 5}}));
+  // More documents than tokens: the last ones go.
+  EXPECT_EQ(reduce_documents(explicit_batch({{2, 2, 2, 2}}, {}), 3),
+            (std::vector<std::vector<std::int64_t>>{{1, 1, 1}}));
+}
+
+TEST(ResultsText, MillisecondsHaveNinePlaces) {
+  EXPECT_EQ(results_text({{"a_ms", 1.5}, {"time_ms", {{"b", 0.000000001}, {"c", 12345.678901234}}}, {"d", 0.5}}),
+            "{\"a_ms\": 1.500000000, \"time_ms\": {\"b\": 0.000000001, \"c\": 12345.678901234}, \"d\": 0.5}\n");
+}
+
+TEST(MemoryEnvelope, KeepsTheLargestOfEachPartAndThePeak) {
+  RecordedTimeline timeline;
+  MemoryEnvelope envelope(Time::from_ps(kMemoryParts * 10), timeline);
+  const auto at = [&](std::int64_t ps, std::int64_t bytes) { envelope.memory(3, Time::from_ps(ps), bytes, {}); };
+  at(0, 5);
+  at(4, 9);
+  at(7, 9);
+  at(12, 1);
+  at(19, 2);
+  envelope.finish();
+  ASSERT_EQ(timeline.samples.size(), 2U);
+  EXPECT_EQ(timeline.samples[0].time.ps(), 4);
+  EXPECT_EQ(timeline.samples[0].bytes, 9);
+  EXPECT_EQ(timeline.samples[1].time.ps(), 19);
+  EXPECT_EQ(timeline.samples[1].rank, 3);
+}
+
+}  // namespace
+}  // namespace longhaul
