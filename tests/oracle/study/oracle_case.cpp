@@ -1,6 +1,7 @@
 #include "tests/oracle/study/oracle_case.h"
 
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "sim/core/data_files.h"
 #include "sim/core/invariant.h"
@@ -113,22 +114,33 @@ Volume volume_of(const Schedule& schedule, int rank, const Selection& selection,
   return volume;
 }
 
-std::int64_t pairs_of(const Schedule& schedule, int rank, Pass pass, int layer) {
-  std::int64_t pairs = 0;
+std::vector<std::int64_t> pairs_of_ops(const Schedule& schedule, int rank, Pass pass, int layer) {
+  std::vector<std::int64_t> pairs;
   for_each_op(schedule, rank, [&](const OpInstance& at) {
     if (at.op->kind != OpKind::kAttention || at.op->pass != pass || at.layer != layer) return;
-    pairs += at.shape->pieces[static_cast<std::size_t>(at.op->pieces)]->pairs;
+    pairs.push_back(at.shape->pieces[static_cast<std::size_t>(at.op->pieces)]->pairs);
   });
   return pairs;
 }
 
-std::int64_t tokens_of(const Schedule& schedule, int rank, int layer) {
-  std::int64_t tokens = 0;
+std::int64_t pairs_of(const Schedule& schedule, int rank, Pass pass, int layer) {
+  const std::vector<std::int64_t> pairs = pairs_of_ops(schedule, rank, pass, layer);
+  return std::accumulate(pairs.begin(), pairs.end(), std::int64_t{0});
+}
+
+std::vector<RowMapPtr> rows_of(const Schedule& schedule, int rank, int layer) {
+  std::vector<RowMapPtr> rows;
   for_each_op(schedule, rank, [&](const OpInstance& at) {
     if (at.op->label != "qkv" || at.op->pass != Pass::kForward || at.layer != layer) return;
     const TensorKind& kind = schedule.tensors[static_cast<std::size_t>(at.op->operands.front().tensor.kind)];
-    tokens += at.shape->row_maps[static_cast<std::size_t>(kind.rows)]->tokens;
+    rows.push_back(at.shape->row_maps[static_cast<std::size_t>(kind.rows)]);
   });
+  return rows;
+}
+
+std::int64_t tokens_of(const Schedule& schedule, int rank, int layer) {
+  std::int64_t tokens = 0;
+  for (const RowMapPtr& rows : rows_of(schedule, rank, layer)) tokens += rows->tokens;
   return tokens;
 }
 

@@ -65,7 +65,12 @@ Volume volume_of(const Schedule& schedule, int rank, const Selection& selection,
 // Unmasked pairs of the attention ops of one pass and layer on one rank, for one query head each.
 std::int64_t pairs_of(const Schedule& schedule, int rank, Pass pass, int layer);
 
-// Rows that are not padding of the hidden states that a rank takes through `layer` in forward.
+// The same, op by op in launch order.
+std::vector<std::int64_t> pairs_of_ops(const Schedule& schedule, int rank, Pass pass, int layer);
+
+// The hidden states that a rank takes through `layer` in forward, chunk by chunk.
+std::vector<RowMapPtr> rows_of(const Schedule& schedule, int rank, int layer);
+// Their rows that are not padding.
 std::int64_t tokens_of(const Schedule& schedule, int rank, int layer);
 
 }  // namespace longhaul::oracle
