@@ -129,7 +129,8 @@ std::string memory_html(const std::vector<MemoryPanel>& panels) {
   if (body.empty()) return "";
   return "<figure class=\"memory-figure\">\n<figcaption><h3>Memory over the step</h3><p>The traced rank with the "
          "highest "
-         "peak, against what a rank may hold. All panels share both axes.</p></figcaption>\n<div class=\"panels\">\n" +
+         "peak, against what a rank may hold. All panels share both axes; of very large runs only the first chunks are "
+         "recorded.</p></figcaption>\n<div class=\"panels\">\n" +
          body + "</div></figure>\n";
 }
 

@@ -8,10 +8,14 @@
 #include "sim/strategies/registry.h"
 #include "sim/study/fit_search.h"
 #include "sim/study/memory_envelope.h"
+#include "sim/study/trace_end.h"
 #include "sim/study/trace_ranks.h"
 
 namespace longhaul {
 namespace {
+
+// Runs of more ops than this are traced only until the chosen chunks have been recorded (sim/study/trace_end.h).
+constexpr std::int64_t kLongRunOps = 2'000'000;
 
 struct Candidate {
   Degrees degrees;
@@ -106,10 +110,17 @@ std::shared_ptr<const EntryTrace> record(const CaseSetup& setup, const Ran& ran,
   options.sink = mode == TraceMode::kAll ? static_cast<TimelineSink*>(&trace->timeline) : &envelope;
   options.trace.ranks = trace->ranks;
   options.trace.chunks_below = trace->chunks;
-  const Totals again = run(setup, ran.planned, options);
+  UntilRecorded until(*options.sink, traced_ops(*ran.planned.schedule, trace->ranks, trace->chunks));
+  const bool cut = mode == TraceMode::kChosen && ran.totals.ops > kLongRunOps;
+  if (cut) options.sink = &until;
+  try {
+    const Totals again = run(setup, ran.planned, options);
+    LH_ASSERT(again.step == ran.totals.step, "the traced run took {} ps, the first {} ps", again.step.ps(),
+              ran.totals.step.ps());
+  } catch (const TraceComplete&) {
+    LH_ASSERT(cut, "a traced run of {} ops ended early", ran.totals.ops);
+  }
   envelope.finish();
-  LH_ASSERT(again.step == ran.totals.step, "the traced run took {} ps, the first {} ps", again.step.ps(),
-            ran.totals.step.ps());
   return trace;
 }
 
