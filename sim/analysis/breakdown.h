@@ -1,8 +1,8 @@
 // Where the time of a step went: parts that sum exactly, what bounds the step, and its low and high end.
 //
-// Units: Time (integer picoseconds). The split of a step is that of the rank that ends last (architecture.md, Terms), so
-// `tail` is zero there; the splits of other ranks may have one.
-// Ignores: the critical path through other ranks: a wait counts as what that rank saw, not as what it waited for.
+// Units: Time (integer picoseconds). The split of a step is that of the rank that ends last (architecture.md, Terms),
+// so `tail` is zero there; the splits of other ranks may have one. Ignores: the critical path through other ranks: a
+// wait counts as what that rank saw, not as what it waited for.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@
 namespace longhaul {
 
 enum class TimePart : std::uint8_t {
-  kCompute,              // forward and backward kernels
-  kRecompute,            // kernels of recomputed layers
+  kCompute,    // forward and backward kernels
+  kRecompute,  // kernels of recomputed layers
   kOptimizer,
   kExposedCommunication,
   kBubble,

@@ -109,8 +109,8 @@ StepSummary summarize(const Totals& totals, const Schedule& schedule, const Trai
   const double gpu_seconds = totals.step.seconds() * static_cast<double>(totals.ranks.size());
   if (gpu_seconds > 0) {
     summary.tokens_per_second_per_gpu = static_cast<double>(schedule.batch->tokens()) / gpu_seconds;
-    summary.mfu =
-        counted_flops(schedule.model, *schedule.batch, training).value / (gpu_seconds * kernels.device().bf16_dense.value);
+    summary.mfu = counted_flops(schedule.model, *schedule.batch, training).value /
+                  (gpu_seconds * kernels.device().bf16_dense.value);
   }
   summary.imbalance = max_over_mean(totals.ranks);
   find_peak(totals.ranks, summary);

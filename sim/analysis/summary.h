@@ -1,6 +1,7 @@
 // One simulated step (or the mean over several) in the terms of the results: what `results.json` and the table show.
 //
-// Units: Time in integer picoseconds, bytes. Means over steps are exact in the sense that the parts sum to the mean step.
+// Units: Time in integer picoseconds, bytes. Means over steps are exact in the sense that the parts sum to the mean
+// step.
 #pragma once
 
 #include <array>
@@ -48,16 +49,16 @@ struct StepSummary {
   Time p10, p90;
 };
 
-// FLOPs that MFU counts for `scope`: the formula of architecture.md for whole steps; for kLayers without the head's, for
-// kAttention those of attention alone; a third of it where there is no backward pass.
+// FLOPs that MFU counts for `scope`: the formula of architecture.md for whole steps; for kLayers without the head's,
+// for kAttention those of attention alone; a third of it where there is no backward pass.
 Flops counted_flops(const ModelShape& model, const Batch& batch, const Training& training);
 
 StepSummary summarize(const Totals& totals, const Schedule& schedule, const Training& training, const Cluster& cluster,
                       const KernelModel& kernels);
 
 // Mean of the steps of one run, in order. Times, ends, parts and rates are means; imbalance and MFU follow from means;
-// memory and bytes are the largest of all steps (min and max over steps for bytes); ranks and what bounds it are those of
-// the slowest step. Asserts at least one.
+// memory and bytes are the largest of all steps (min and max over steps for bytes); ranks and what bounds it are those
+// of the slowest step. Asserts at least one.
 StepSummary mean_of(const std::vector<StepSummary>& steps);
 
 // The category that takes the most at the peak.

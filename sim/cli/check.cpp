@@ -1,11 +1,10 @@
 // longhaul check: every error of any input file.
-#include "sim/scenario/check_file.h"
-
 #include <fmt/format.h>
 
 #include <memory>
 
 #include "sim/cli/command.h"
+#include "sim/scenario/check_file.h"
 #include "sim/study/setup.h"
 
 namespace longhaul {
@@ -50,10 +49,8 @@ int check(const Options& options) {
     const std::string kind = checked.kind ? std::string(input_kind_name(*checked.kind)) : std::string("unknown");
     Json errors = Json::array();
     for (const InputError& error : checked.errors) {
-      errors.push_back({{"path", error.path},
-                        {"message", error.message},
-                        {"expected", error.expected},
-                        {"nearest", error.nearest}});
+      errors.push_back(
+          {{"path", error.path}, {"message", error.message}, {"expected", error.expected}, {"nearest", error.nearest}});
     }
     files.push_back({{"file", file}, {"kind", kind}, {"errors", errors}});
     if (checked.errors.empty()) text += fmt::format("{}: valid {}\n", file, kind);

@@ -62,9 +62,15 @@ int compare(const Options& options) {
   write_file(folder + "/run.json", run_json(options, std::chrono::steady_clock::now() - start));
 
   switch (options.global.format()) {
-    case Format::kJson: print(results); break;
-    case Format::kCsv: print(results_csv(json)); break;
-    case Format::kTable: print(compare_table(*study, *result, json)); break;
+    case Format::kJson:
+      print(results);
+      break;
+    case Format::kCsv:
+      print(results_csv(json));
+      break;
+    case Format::kTable:
+      print(compare_table(*study, *result, json));
+      break;
   }
   say(options.global, fmt::format("report: {0}/report.html, results: {0}/results.json", folder));
   return result->any_fits() ? kExitDone : cannot("no strategy fits into memory; see does_not_fit in results.json");
@@ -78,7 +84,8 @@ void add_compare(CLI::App& app, Action& action) {
   command->add_option("STUDY", options->study, "A shipped study's name or a file")->required();
   command->add_option("--out", options->out, "Folder for the results (default results/<study name>)");
   command->add_option("--strategy", options->strategies, "Only this label (repeat for more)");
-  command->add_option("--trace", options->trace, "all: trace every rank and micro-batch")->check(CLI::IsMember({"all"}));
+  command->add_option("--trace", options->trace, "all: trace every rank and micro-batch")
+      ->check(CLI::IsMember({"all"}));
   add_global_options(*command, options->global, "longhaul compare four-way-h200 --out results/first");
   command->callback([&action, options] { action = [options] { return compare(*options); }; });
 }

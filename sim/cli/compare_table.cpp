@@ -78,7 +78,8 @@ std::vector<const EntryResult*> shown(const CaseResult& of) {
 }
 
 std::string speed_block(const CaseResult& of) {
-  std::vector<Row> rows = {{"strategy", "step ms", "low-high", "tok/s/GPU", "MFU %", "speedup", "own", "bound by", "layout"}};
+  std::vector<Row> rows = {
+      {"strategy", "step ms", "low-high", "tok/s/GPU", "MFU %", "speedup", "own", "bound by", "layout"}};
   for (const EntryResult* entry : shown(of)) {
     const StepSummary& summary = *entry->summary;
     rows.push_back({name_of(of, *entry), fmt::format("{:.1f}", summary.step.ms()),
@@ -91,8 +92,8 @@ std::string speed_block(const CaseResult& of) {
 }
 
 std::string split_block(const CaseResult& of) {
-  std::vector<Row> rows = {{"time, ms", "comp", "recomp", "optim", "comm", "bubble", "imbal", "launch", "tail", "max/mean",
-                            "peak GiB", "free", "GB in", "GB out"}};
+  std::vector<Row> rows = {{"time, ms", "comp", "recomp", "optim", "comm", "bubble", "imbal", "launch", "tail",
+                            "max/mean", "peak GiB", "free", "GB in", "GB out"}};
   for (const EntryResult* entry : shown(of)) {
     const StepSummary& summary = *entry->summary;
     Row row = {name_of(of, *entry)};
@@ -152,10 +153,11 @@ std::string compare_table(const Study& study, const StudyResult& result, const J
     if (!shown(one).empty()) text += "\n" + speed_block(one) + "\n" + split_block(one);
     const std::string lines = remarks(one);
     if (!lines.empty()) text += "\n" + lines;
-    text += fmt::format("\nspeedup: against {}; own: against the published baseline; *: wins; !: does not fit;\n"
-                        "GB in, out: sent inside and between nodes, mean a GPU; low-high: 90 %, collectives +-25 %\n"
-                        "{}\n",
-                        one.baseline, one.setup->kernels.description());
+    text += fmt::format(
+        "\nspeedup: against {}; own: against the published baseline; *: wins; !: does not fit;\n"
+        "GB in, out: sent inside and between nodes, mean a GPU; low-high: 90 %, collectives +-25 %\n"
+        "{}\n",
+        one.baseline, one.setup->kernels.description());
   }
   return text;
 }

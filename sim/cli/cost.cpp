@@ -37,7 +37,8 @@ int cost(const Options& options) {
     if (!text) return wrong_input({{options.rows, "", "cannot be read", "a CSV file", ""}});
     csv = *text;
   }
-  const Expected<std::string> rows = predict_rows(*kernels, csv, options.rows == "-" ? "<standard input>" : options.rows);
+  const Expected<std::string> rows =
+      predict_rows(*kernels, csv, options.rows == "-" ? "<standard input>" : options.rows);
   if (!rows) return wrong_input(rows.error());
   print(*rows);
   return kExitDone;

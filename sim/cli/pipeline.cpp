@@ -24,13 +24,14 @@ std::string pipeline_csv(const PipelineReport& report) {
 }
 
 std::string pipeline_table(const PipelineReport& report) {
-  std::string text = fmt::format("{}: {} stages, {} {}\nmakespan {:.3f} us, bubble rate {:.2f} %\n\n",
-                                 report.request.schedule, report.request.stages, report.units,
-                                 report.request.schedule == "dpp" ? "slices" : "micro-batches", report.makespan_us,
-                                 100 * report.bubble_rate);
+  std::string text =
+      fmt::format("{}: {} stages, {} {}\nmakespan {:.3f} us, bubble rate {:.2f} %\n\n", report.request.schedule,
+                  report.request.stages, report.units, report.request.schedule == "dpp" ? "slices" : "micro-batches",
+                  report.makespan_us, 100 * report.bubble_rate);
   text += "  stage  peak units     busy us\n";
   for (std::size_t stage = 0; stage < report.peak_units.size(); ++stage) {
-    text += fmt::format("  {:>5}  {:>10.2f}  {:>10.3f}\n", stage, report.peak_units[stage], report.run.busy[stage].us());
+    text +=
+        fmt::format("  {:>5}  {:>10.2f}  {:>10.3f}\n", stage, report.peak_units[stage], report.run.busy[stage].us());
   }
   return text + "\n" + pipeline_diagram(report);
 }
@@ -39,9 +40,15 @@ int pipeline(const Options& options) {
   const Expected<PipelineReport> report = report_pipeline(options.request);
   if (!report) return wrong_input(report.error());
   switch (options.global.format()) {
-    case Format::kJson: print(pipeline_report_json(*report).dump(2) + "\n"); break;
-    case Format::kCsv: print(pipeline_csv(*report)); break;
-    case Format::kTable: print(pipeline_table(*report)); break;
+    case Format::kJson:
+      print(pipeline_report_json(*report).dump(2) + "\n");
+      break;
+    case Format::kCsv:
+      print(pipeline_csv(*report));
+      break;
+    case Format::kTable:
+      print(pipeline_table(*report));
+      break;
   }
   return kExitDone;
 }
@@ -51,8 +58,10 @@ int pipeline(const Options& options) {
 void add_pipeline(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   PipelineRequest& request = options->request;
-  CLI::App* command = app.add_subcommand("pipeline", "Run a pipeline schedule alone: makespan, bubble, memory, diagram");
-  command->add_option("--schedule", request.schedule, fmt::format("One of {}", fmt::join(pipeline_schedule_names(), ", ")))
+  CLI::App* command =
+      app.add_subcommand("pipeline", "Run a pipeline schedule alone: makespan, bubble, memory, diagram");
+  command
+      ->add_option("--schedule", request.schedule, fmt::format("One of {}", fmt::join(pipeline_schedule_names(), ", ")))
       ->required();
   command->add_option("--stages", request.stages, "Stages P")->required();
   command->add_option("--microbatches", request.microbatches, "Micro-batches M");

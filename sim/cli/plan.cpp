@@ -19,7 +19,8 @@ int plan(const EntryOptions& options) {
   if (!degrees) return not_applicable(entry, degrees.error());
   const Planned planned = plan_entry(*setup, entry, *degrees, 0);
   if (!planned) return not_applicable(entry, planned.error());
-  Json json = {{"schema", "plan/1"}, {"name", entry.label}, {"case", setup->study_case->name}, {"strategy", entry.name}};
+  Json json = {
+      {"schema", "plan/1"}, {"name", entry.label}, {"case", setup->study_case->name}, {"strategy", entry.name}};
   json["layout"] = {{"pp", degrees->pp}, {"cp", degrees->cp}, {"sp", degrees->sp}, {"dp", degrees->dp}};
   json["plan"] = planned->plan ? planned->plan() : Json();
   print(json.dump(2) + "\n");

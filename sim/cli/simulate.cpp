@@ -95,13 +95,15 @@ int simulate_entry(const Options& options) {
   if (format == Format::kJson) print(json);
   if (format == Format::kCsv) print(results_csv(results_json(one, *result)));
   if (format == Format::kTable) {
-    print(compare_table(one, *result, results_json(one, *result)) + compute_text(*entry.summary) + ops_text(entry) + memory_text(*entry.summary));
+    print(compare_table(one, *result, results_json(one, *result)) + compute_text(*entry.summary) + ops_text(entry) +
+          memory_text(*entry.summary));
   }
   if (!entry.does_not_fit) return kExitDone;
   const DoesNotFit& fault = *entry.does_not_fit;
-  return cannot(fmt::format("{} does not fit: rank {} needs {} bytes of {}, most of it {}; {}", entry.label, fault.rank,
-                            fault.needed_bytes, fault.limit_bytes, to_string(fault.category),
-                            fault.change.empty() ? "no simulated change fits: use more GPUs" : "fits with " + fault.change));
+  return cannot(
+      fmt::format("{} does not fit: rank {} needs {} bytes of {}, most of it {}; {}", entry.label, fault.rank,
+                  fault.needed_bytes, fault.limit_bytes, to_string(fault.category),
+                  fault.change.empty() ? "no simulated change fits: use more GPUs" : "fits with " + fault.change));
 }
 
 }  // namespace

@@ -34,8 +34,12 @@ std::vector<RouteSummary> routes(const Cluster& cluster, const Options& options)
 }
 
 Json summary_json(const TopologySummary& summary, const std::vector<RouteSummary>& list) {
-  Json json = {{"schema", "topology-summary/1"}, {"name", summary.name},   {"device", summary.device},
-               {"gpus", summary.gpus},           {"nodes", summary.nodes}, {"gpus_per_node", summary.gpus_per_node},
+  Json json = {{"schema", "topology-summary/1"},
+               {"name", summary.name},
+               {"device", summary.device},
+               {"gpus", summary.gpus},
+               {"nodes", summary.nodes},
+               {"gpus_per_node", summary.gpus_per_node},
                {"bisection_GBps", summary.bisection.value / 1e9}};
   json["links"] = Json::array();
   for (const LinkClassSummary& link : summary.link_classes) {
@@ -103,9 +107,15 @@ int topology(const Options& options) {
   const std::vector<RouteSummary> list = routes(*cluster, options);
   if (!options.svg.empty()) write_file(options.svg, topology_svg(*cluster));
   switch (options.global.format()) {
-    case Format::kJson: print(summary_json(summary, list).dump(2) + "\n"); break;
-    case Format::kCsv: print(summary_csv(summary)); break;
-    case Format::kTable: print(summary_table(summary, list)); break;
+    case Format::kJson:
+      print(summary_json(summary, list).dump(2) + "\n");
+      break;
+    case Format::kCsv:
+      print(summary_csv(summary));
+      break;
+    case Format::kTable:
+      print(summary_table(summary, list));
+      break;
   }
   return kExitDone;
 }

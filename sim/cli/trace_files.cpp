@@ -13,8 +13,8 @@ namespace {
 std::string file_name(const Traced& traced) {
   std::string name = traced.case_name.empty() ? traced.strategy : traced.case_name + "." + traced.strategy;
   for (char& c : name) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-                       c == '.' || c == '_';
+    const bool plain =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_';
     if (!plain) c = '_';
   }
   return name;

@@ -33,19 +33,19 @@ std::string report_text(const Options& options, const VerifyReport& report, cons
                             {"missing", of.missing},
                             {"worst", of.worst}});
     }
-    const Json json = {{"schema", "verify/1"},         {"name", options.entry.strategy},
-                       {"tolerance", options.tolerance}, {"pass", report.pass},
-                       {"worst", error_json(report.worst)}, {"loss", report.loss},
-                       {"reduced", reduced.changes},   {"violations", report.violations},
-                       {"quantities", quantities}};
+    const Json json = {
+        {"schema", "verify/1"},       {"name", options.entry.strategy},    {"tolerance", options.tolerance},
+        {"pass", report.pass},        {"worst", error_json(report.worst)}, {"loss", report.loss},
+        {"reduced", reduced.changes}, {"violations", report.violations},   {"quantities", quantities}};
     return json.dump(2) + "\n";
   }
   const bool csv = options.entry.global.format() == Format::kCsv;
   std::string text = csv ? "name,error,pass,compared,missing\n"
-                         : fmt::format("{}: {} on virtual ranks, {} ops, {} collectives, {:.2e} FLOP\nreduced: {}\n\n"
-                                       "  quantity            error  pass   compared\n",
-                                       options.entry.strategy, degrees_text(degrees), report.ops, report.collectives,
-                                       report.flops, fmt::join(reduced.changes, ", "));
+                         : fmt::format(
+                               "{}: {} on virtual ranks, {} ops, {} collectives, {:.2e} FLOP\nreduced: {}\n\n"
+                               "  quantity            error  pass   compared\n",
+                               options.entry.strategy, degrees_text(degrees), report.ops, report.collectives,
+                               report.flops, fmt::join(reduced.changes, ", "));
   for (const QuantityError& of : report.quantities) {
     const char* pass = of.error <= options.tolerance && of.missing == 0 ? "yes" : "NO";
     text += csv ? fmt::format("{},{},{},{},{}\n", of.name, of.error, pass, of.compared, of.missing)
@@ -86,7 +86,8 @@ int run_verify(const Options& options) {
 
 void add_verify(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("verify", "Execute a schedule on virtual ranks and compare with the reference");
+  CLI::App* command =
+      app.add_subcommand("verify", "Execute a schedule on virtual ranks and compare with the reference");
   command->add_option("--tolerance", options->tolerance, "Largest error max|x-ref| / max|ref|")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

@@ -16,9 +16,9 @@ void set_reproduce_command(std::string command);
 
 }  // namespace longhaul
 
-#define LH_ASSERT(condition, ...)                                                                        \
-  do {                                                                                                   \
-    if (!(condition)) [[unlikely]] {                                                                     \
-      ::longhaul::assertion_failed(#condition, __FILE__, __LINE__, ::fmt::format(__VA_ARGS__));          \
-    }                                                                                                    \
+#define LH_ASSERT(condition, ...)                                                               \
+  do {                                                                                          \
+    if (!(condition)) [[unlikely]] {                                                            \
+      ::longhaul::assertion_failed(#condition, __FILE__, __LINE__, ::fmt::format(__VA_ARGS__)); \
+    }                                                                                           \
   } while (false)

@@ -1,7 +1,7 @@
 #include "sim/core/rng.h"
 
-#include "sim/core/invariant.h"
 #include "sim/core/fingerprint.h"
+#include "sim/core/invariant.h"
 
 namespace longhaul {
 namespace {

@@ -41,8 +41,7 @@ class Time {
   }
   Time operator-(Time other) const {
     std::int64_t difference = 0;
-    LH_ASSERT(!__builtin_sub_overflow(ps_, other.ps_, &difference), "time overflow: {} ps - {} ps", ps_,
-              other.ps_);
+    LH_ASSERT(!__builtin_sub_overflow(ps_, other.ps_, &difference), "time overflow: {} ps - {} ps", ps_, other.ps_);
     return Time(difference);
   }
   Time& operator+=(Time other) { return *this = *this + other; }

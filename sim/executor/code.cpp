@@ -209,7 +209,8 @@ std::int64_t CodeCache::content_of(const OpInstance& at) {
   std::vector<std::uintptr_t> lists;
   const auto size = [&](const View& view) -> std::uintptr_t {
     if (view.tensor.kind < 0) return 0;
-    return static_cast<std::uintptr_t>(element_bytes(schedule_->tensors[static_cast<std::size_t>(view.tensor.kind)].type));
+    return static_cast<std::uintptr_t>(
+        element_bytes(schedule_->tensors[static_cast<std::size_t>(view.tensor.kind)].type));
   };
   for (const CollectivePart& part : at.op->parts) {
     const ExchangeListPtr& list = at.shape->exchanges[static_cast<std::size_t>(part.exchange)];

@@ -10,8 +10,8 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <map>
+#include <memory>
 #include <unordered_map>
 #include <vector>
 
@@ -78,8 +78,8 @@ struct Variant {
 };
 
 struct OpCost {
-  // Duration in ps; of a ring collective its buffer's bytes; of an exchange the number of its peer lists and sizes: equal
-  // numbers, equal messages.
+  // Duration in ps; of a ring collective its buffer's bytes; of an exchange the number of its peer lists and sizes:
+  // equal numbers, equal messages.
   std::int64_t value = 0;
   std::uint32_t launches = 0;    // launches of the segment up to and including this op, guards ignored
   std::uint16_t send_parts = 0;  // exchanges: bit p: part p sends to (receives from) somebody

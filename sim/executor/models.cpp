@@ -177,9 +177,9 @@ class FlowNetwork : public CollectiveNetwork {
   FlowSolver solver_;
   std::size_t links_;
   double scale_;
-  std::deque<Prepared> prepared_;  // addresses stay
-  std::map<std::vector<std::uintptr_t>, std::int64_t> contents_;             // peer lists -> content
-  std::map<std::pair<GroupId, std::int64_t>, TransferId> exchanges_;         // group, content -> transfer
+  std::deque<Prepared> prepared_;                                     // addresses stay
+  std::map<std::vector<std::uintptr_t>, std::int64_t> contents_;      // peer lists -> content
+  std::map<std::pair<GroupId, std::int64_t>, TransferId> exchanges_;  // group, content -> transfer
 };
 
 bool by_pair(const PeerMessage& a, const PeerMessage& b) { return std::tie(a.from, a.to) < std::tie(b.from, b.to); }

@@ -41,9 +41,9 @@ class Comparison {
   void expect(const OpInstance& at, const View& view, std::int64_t rows, const View& like) {
     const std::int64_t found = view_rows(schedule_, at, view);
     if (found == rows && view.columns == like.columns && type_of(schedule_, view) == type_of(schedule_, like)) return;
-    add(at, fmt::format("{} of {} x {}, expected {} x {} as for {} of {}", name_of(schedule_, at, view), found,
-                        view.columns, rows, like.columns, name_of(schedule_, calls_.front(), like),
-                        place(calls_.front())));
+    add(at,
+        fmt::format("{} of {} x {}, expected {} x {} as for {} of {}", name_of(schedule_, at, view), found,
+                    view.columns, rows, like.columns, name_of(schedule_, calls_.front(), like), place(calls_.front())));
   }
 
   void compare_ring() {
@@ -76,7 +76,8 @@ class Comparison {
           case CollectiveKind::kBroadcast:
             if (&call != &first) expect(call, part.receive, view_rows(schedule_, first, model.send), model.send);
             break;
-          case CollectiveKind::kExchange: break;
+          case CollectiveKind::kExchange:
+            break;
         }
       }
     }

@@ -128,8 +128,8 @@ class CallCheck {
     const GroupState& state = groups_[group];
     const Call& call = state.open[index];
     if (call.arrived == call.members.size()) return;
-    const auto present = std::find_if(call.members.begin(), call.members.end(),
-                                      [](const OpInstance& at) { return at.op != nullptr; });
+    const auto present =
+        std::find_if(call.members.begin(), call.members.end(), [](const OpInstance& at) { return at.op != nullptr; });
     violations_.add([&] {
       std::string missing;
       for (std::size_t m = 0; m < call.members.size(); ++m) {

@@ -139,8 +139,9 @@ class RankCheck {
   void fault(const OpInstance& at, const TensorState& tensor, const char* what, const Where* other = nullptr) {
     violations_.add([&] {
       const std::string name = tensor_name(schedule_, tensor.id);
-      return place(at) + ": " + (other == nullptr ? fmt::format(fmt::runtime(what), name)
-                                                  : fmt::format(fmt::runtime(what), name, text(*other)));
+      return place(at) + ": " +
+             (other == nullptr ? fmt::format(fmt::runtime(what), name)
+                               : fmt::format(fmt::runtime(what), name, text(*other)));
     });
   }
 
@@ -270,10 +271,10 @@ class RankCheck {
   std::vector<std::int32_t> events_;  // by slot: the clock at its last record; zero: done
   std::int32_t* now_ = nullptr;       // clock of the op at hand
   Epoch epoch_;
-  std::vector<TensorState> tensors_;                              // in order of first mention
-  std::unordered_map<std::uint64_t, std::int32_t> index_;         // unordered: looked up by key, never walked
-  std::vector<std::pair<std::uint64_t, std::int32_t>> last_;      // by kind: the tensor mentioned last
-  std::vector<std::unique_ptr<ShapeRegions>> regions_;            // by shape
+  std::vector<TensorState> tensors_;                          // in order of first mention
+  std::unordered_map<std::uint64_t, std::int32_t> index_;     // unordered: looked up by key, never walked
+  std::vector<std::pair<std::uint64_t, std::int32_t>> last_;  // by kind: the tensor mentioned last
+  std::vector<std::unique_ptr<ShapeRegions>> regions_;        // by shape
   std::vector<TensorId> ids_;
   std::vector<Use> uses_;
 };

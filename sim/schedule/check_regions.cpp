@@ -150,13 +150,16 @@ class Lister {
   void list() {
     const Op& op = *at_.op;
     switch (op.kind) {
-      case OpKind::kAttention: return attention();
-      case OpKind::kCollective: return collective();
+      case OpKind::kAttention:
+        return attention();
+      case OpKind::kCollective:
+        return collective();
       case OpKind::kGemm:
       case OpKind::kMergePartials:
       case OpKind::kElementwise:
       case OpKind::kMove:
-      case OpKind::kOptimizer: break;
+      case OpKind::kOptimizer:
+        break;
     }
     for (const View& view : op.operands) {
       if (view.tensor.kind >= 0 && view.tensor.chunks >= 0) {

@@ -18,8 +18,8 @@
 namespace longhaul {
 
 struct CheckOptions {
-  std::int64_t max_ops = 10'000'000;   // LimitError beyond
-  std::size_t max_violations = 100;    // more are counted, not listed
+  std::int64_t max_ops = 10'000'000;  // LimitError beyond
+  std::size_t max_violations = 100;   // more are counted, not listed
 };
 
 struct CheckResult {

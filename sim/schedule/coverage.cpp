@@ -276,11 +276,13 @@ class Coverage {
       Placed q, k;
       if (piece.operand < 0 || static_cast<std::size_t>(piece.operand) >= keys.size()) {
         refuse("names an operand that the op lacks");
-      } else if (!place_rows(queries, piece.q_row, piece.q_count, piece.q_run,
-                             [&](std::int64_t i) { return piece.query_token(i); }, q)) {
+      } else if (!place_rows(
+                     queries, piece.q_row, piece.q_count, piece.q_run,
+                     [&](std::int64_t i) { return piece.query_token(i); }, q)) {
         refuse("claims query tokens that its rows do not hold");
-      } else if (!place_rows(keys[static_cast<std::size_t>(piece.operand)], piece.k_row, piece.k_count, piece.k_run,
-                             [&](std::int64_t i) { return piece.key_token(i); }, k)) {
+      } else if (!place_rows(
+                     keys[static_cast<std::size_t>(piece.operand)], piece.k_row, piece.k_count, piece.k_run,
+                     [&](std::int64_t i) { return piece.key_token(i); }, k)) {
         refuse("claims key tokens that its rows do not hold");
       } else if (q.document != k.document) {
         refuse("pairs two documents");
@@ -335,14 +337,21 @@ class Coverage {
       std::int64_t begin = first, end = first + std::min(run, piece.k_count - j);
       const std::int64_t block = piece.block > 0 ? query / piece.block * piece.block : 0;
       switch (piece.rule) {
-        case MaskRule::kFull: break;
-        case MaskRule::kCausal: end = std::min(end, query + 1); break;
+        case MaskRule::kFull:
+          break;
+        case MaskRule::kCausal:
+          end = std::min(end, query + 1);
+          break;
         case MaskRule::kBlockDiagonal:
           begin = std::max(begin, block);
           end = std::min(end, block + piece.block);
           break;
-        case MaskRule::kBlockCausal: end = std::min(end, block + piece.block); break;
-        case MaskRule::kBlockCausalStrict: end = std::min(end, block); break;
+        case MaskRule::kBlockCausal:
+          end = std::min(end, block + piece.block);
+          break;
+        case MaskRule::kBlockCausalStrict:
+          end = std::min(end, block);
+          break;
       }
       if (begin < end) set(begin, end);
     }

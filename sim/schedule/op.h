@@ -33,7 +33,7 @@ enum class Function : std::uint8_t {
   // [floor(j / r) w, ...) of source row i, with r = (blocks x w) / source columns (KV heads repeated r times).
   kSplitColumns,
   kJoinColumns,  // Move, the inverse: r (P rows) x w, w rows x columns; the r blocks that repeat a column are summed
-  kEmbedding,          // r table (flat vocab x hidden), w rows x hidden; ids follow from the output's row map
+  kEmbedding,    // r table (flat vocab x hidden), w rows x hidden; ids follow from the output's row map
   kEmbeddingBackward,  // r d_rows, d_table (write: other rows get 0; or accumulate)
   kRmsNorm,            // r x, r weight (flat hidden), w y; epsilon 1e-5
   kRmsNormBackward,    // r x, r weight, r dy, dx (write or accumulate), dweight (write or accumulate)
@@ -54,7 +54,7 @@ const char* to_string(CollectiveKind kind);
 
 using StreamId = std::int8_t;
 using EventSlot = std::int8_t;
-using GroupRole = std::int8_t;    // which of a rank's groups a collective uses
+using GroupRole = std::int8_t;  // which of a rank's groups a collective uses
 using PieceSlot = std::int16_t;
 using ExchangeSlot = std::int16_t;
 inline constexpr EventSlot kNoEvent = -1;

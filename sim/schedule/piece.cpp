@@ -10,8 +10,8 @@ namespace {
 // Sum over i = 0..n-1 of clamp(first + i, 0, cap): keys visible to query i when the first sees `first` and each next
 // one more.
 std::int64_t ramp_sum(std::int64_t first, std::int64_t n, std::int64_t cap) {
-  const std::int64_t begin = std::clamp<std::int64_t>(1 - first, 0, n);             // first i with a visible key
-  const std::int64_t full = std::clamp<std::int64_t>(cap - first, begin, n);        // first i that sees all keys
+  const std::int64_t begin = std::clamp<std::int64_t>(1 - first, 0, n);       // first i with a visible key
+  const std::int64_t full = std::clamp<std::int64_t>(cap - first, begin, n);  // first i that sees all keys
   const std::int64_t ramp = full - begin;
   return ramp * (first + begin) + ramp * (ramp - 1) / 2 + (n - full) * cap;
 }
@@ -42,8 +42,10 @@ std::int64_t pairs_of_blocks(const Piece& piece, std::int64_t begin, std::int64_
   switch (piece.rule) {
     case MaskRule::kBlockDiagonal:
       return keys_before_blocks(piece, begin, end, 1) - keys_before_blocks(piece, begin, end, 0);
-    case MaskRule::kBlockCausal: return keys_before_blocks(piece, begin, end, 1);
-    default: return keys_before_blocks(piece, begin, end, 0);
+    case MaskRule::kBlockCausal:
+      return keys_before_blocks(piece, begin, end, 1);
+    default:
+      return keys_before_blocks(piece, begin, end, 0);
   }
 }
 
@@ -81,24 +83,31 @@ std::int64_t Piece::keys_below(std::int64_t limit) const {
 
 bool Piece::allows(std::int64_t query_token, std::int64_t key_token) const {
   switch (rule) {
-    case MaskRule::kFull: return true;
-    case MaskRule::kCausal: return key_token <= query_token;
-    case MaskRule::kBlockDiagonal: return key_token / block == query_token / block;
-    case MaskRule::kBlockCausal: return key_token / block <= query_token / block;
-    case MaskRule::kBlockCausalStrict: return key_token / block < query_token / block;
+    case MaskRule::kFull:
+      return true;
+    case MaskRule::kCausal:
+      return key_token <= query_token;
+    case MaskRule::kBlockDiagonal:
+      return key_token / block == query_token / block;
+    case MaskRule::kBlockCausal:
+      return key_token / block <= query_token / block;
+    case MaskRule::kBlockCausalStrict:
+      return key_token / block < query_token / block;
   }
   return false;
 }
 
 std::int64_t piece_pairs(const Piece& piece) {
   switch (piece.rule) {
-    case MaskRule::kFull: return piece.q_count * piece.k_count;
+    case MaskRule::kFull:
+      return piece.q_count * piece.k_count;
     case MaskRule::kCausal:
       LH_ASSERT(piece.q_run == 0 && piece.k_run == 0, "causal pieces hold consecutive tokens");
       return ramp_sum(piece.q_token - piece.k_token + 1, piece.q_count, piece.k_count);
     case MaskRule::kBlockDiagonal:
     case MaskRule::kBlockCausal:
-    case MaskRule::kBlockCausalStrict: return block_pairs(piece);
+    case MaskRule::kBlockCausalStrict:
+      return block_pairs(piece);
   }
   return 0;
 }

@@ -25,8 +25,8 @@ struct Piece {
   std::int64_t q_row = 0, q_count = 0, q_token = 0;
   std::int64_t k_row = 0, k_count = 0, k_token = 0;
   std::int32_t q_run = 0, q_stride = 0, k_run = 0, k_stride = 0;  // run 0: consecutive
-  std::int32_t block = 0;   // b of the block rules
-  std::int64_t pairs = 0;   // unmasked pairs; filled in by make_piece_list
+  std::int32_t block = 0;                                         // b of the block rules
+  std::int64_t pairs = 0;                                         // unmasked pairs; filled in by make_piece_list
   std::int16_t operand = 0;
   MaskRule rule = MaskRule::kFull;
 

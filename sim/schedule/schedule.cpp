@@ -6,43 +6,68 @@ namespace longhaul {
 
 const char* to_string(Pass pass) {
   switch (pass) {
-    case Pass::kForward: return "forward";
-    case Pass::kRecompute: return "recompute";
-    case Pass::kBackward: return "backward";
-    case Pass::kOptimizer: return "optimizer";
+    case Pass::kForward:
+      return "forward";
+    case Pass::kRecompute:
+      return "recompute";
+    case Pass::kBackward:
+      return "backward";
+    case Pass::kOptimizer:
+      return "optimizer";
   }
   return "";
 }
 
 const char* to_string(Function function) {
   switch (function) {
-    case Function::kNone: return "none";
-    case Function::kSplitColumns: return "split_columns";
-    case Function::kJoinColumns: return "join_columns";
-    case Function::kEmbedding: return "embedding";
-    case Function::kEmbeddingBackward: return "embedding_backward";
-    case Function::kRmsNorm: return "rmsnorm";
-    case Function::kRmsNormBackward: return "rmsnorm_backward";
-    case Function::kRope: return "rope";
-    case Function::kRopeBackward: return "rope_backward";
-    case Function::kSwiGlu: return "swiglu";
-    case Function::kSwiGluBackward: return "swiglu_backward";
-    case Function::kAdd: return "add";
-    case Function::kAccumulate: return "accumulate";
-    case Function::kZero: return "zero";
-    case Function::kCast: return "cast";
-    case Function::kCrossEntropy: return "cross_entropy";
+    case Function::kNone:
+      return "none";
+    case Function::kSplitColumns:
+      return "split_columns";
+    case Function::kJoinColumns:
+      return "join_columns";
+    case Function::kEmbedding:
+      return "embedding";
+    case Function::kEmbeddingBackward:
+      return "embedding_backward";
+    case Function::kRmsNorm:
+      return "rmsnorm";
+    case Function::kRmsNormBackward:
+      return "rmsnorm_backward";
+    case Function::kRope:
+      return "rope";
+    case Function::kRopeBackward:
+      return "rope_backward";
+    case Function::kSwiGlu:
+      return "swiglu";
+    case Function::kSwiGluBackward:
+      return "swiglu_backward";
+    case Function::kAdd:
+      return "add";
+    case Function::kAccumulate:
+      return "accumulate";
+    case Function::kZero:
+      return "zero";
+    case Function::kCast:
+      return "cast";
+    case Function::kCrossEntropy:
+      return "cross_entropy";
   }
   return "";
 }
 
 const char* to_string(CollectiveKind kind) {
   switch (kind) {
-    case CollectiveKind::kAllReduce: return "all_reduce";
-    case CollectiveKind::kAllGather: return "all_gather";
-    case CollectiveKind::kReduceScatter: return "reduce_scatter";
-    case CollectiveKind::kBroadcast: return "broadcast";
-    case CollectiveKind::kExchange: return "exchange";
+    case CollectiveKind::kAllReduce:
+      return "all_reduce";
+    case CollectiveKind::kAllGather:
+      return "all_gather";
+    case CollectiveKind::kReduceScatter:
+      return "reduce_scatter";
+    case CollectiveKind::kBroadcast:
+      return "broadcast";
+    case CollectiveKind::kExchange:
+      return "exchange";
   }
   return "";
 }

@@ -48,8 +48,8 @@ struct Group {
 
 struct RankInfo {
   ProgramId program = 0;
-  std::vector<GroupId> groups;   // by GroupRole; -1: this rank has none
-  std::vector<ShapeId> shapes;   // by chunk; the chunks this rank never meets are -1
+  std::vector<GroupId> groups;       // by GroupRole; -1: this rank has none
+  std::vector<ShapeId> shapes;       // by chunk; the chunks this rank never meets are -1
   std::int32_t representative = -1;  // the rank that stands for it when folded; itself if not folded
 };
 

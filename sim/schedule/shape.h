@@ -22,11 +22,11 @@ using ExchangeList = std::vector<PeerExchange>;
 using ExchangeListPtr = std::shared_ptr<const ExchangeList>;
 
 struct ShapeSet {
-  std::vector<RowMapPtr> row_maps;                    // by RowMapSlot
-  std::vector<RowListPtr> row_lists;                  // by RowListSlot
-  std::vector<PieceListPtr> pieces;                   // by PieceSlot
-  std::vector<std::vector<std::int32_t>> chunk_lists; // by ChunkListSlot
-  std::vector<ExchangeListPtr> exchanges;             // by ExchangeSlot
+  std::vector<RowMapPtr> row_maps;                     // by RowMapSlot
+  std::vector<RowListPtr> row_lists;                   // by RowListSlot
+  std::vector<PieceListPtr> pieces;                    // by PieceSlot
+  std::vector<std::vector<std::int32_t>> chunk_lists;  // by ChunkListSlot
+  std::vector<ExchangeListPtr> exchanges;              // by ExchangeSlot
 };
 
 }  // namespace longhaul

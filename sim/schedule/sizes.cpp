@@ -172,7 +172,8 @@ bool is_empty(const Schedule& schedule, const OpInstance& at) {
       // A weight gradient over no rows still has to leave its operand as it is; a write of zero would be lost.
       return shape.m == 0 || shape.n == 0 || (shape.k == 0 && op.operands[2].access == Access::kAccumulate);
     }
-    case OpKind::kAttention: return view_rows(schedule, at, op.q) == 0 && !zeroes_gradients(schedule, at);
+    case OpKind::kAttention:
+      return view_rows(schedule, at, op.q) == 0 && !zeroes_gradients(schedule, at);
     case OpKind::kCollective:
       if (op.collective != CollectiveKind::kExchange) return collective_buffer_bytes(schedule, at) == 0;
       return std::all_of(op.parts.begin(), op.parts.end(), [&](const CollectivePart& part) {
@@ -182,7 +183,8 @@ bool is_empty(const Schedule& schedule, const OpInstance& at) {
     case OpKind::kMergePartials:
     case OpKind::kElementwise:
     case OpKind::kMove:
-    case OpKind::kOptimizer: return touched_bytes(schedule, at) == 0;
+    case OpKind::kOptimizer:
+      return touched_bytes(schedule, at) == 0;
   }
   return false;
 }

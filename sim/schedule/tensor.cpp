@@ -6,16 +6,26 @@ namespace longhaul {
 
 const char* to_string(MemoryCategory category) {
   switch (category) {
-    case MemoryCategory::kParameters: return "parameters";
-    case MemoryCategory::kGathered: return "gathered_parameters";
-    case MemoryCategory::kGradients: return "gradients";
-    case MemoryCategory::kOptimizer: return "optimizer";
-    case MemoryCategory::kCheckpoints: return "checkpoints";
-    case MemoryCategory::kActivations: return "activations";
-    case MemoryCategory::kKeyValue: return "key_value";
-    case MemoryCategory::kCommunication: return "communication";
-    case MemoryCategory::kLogits: return "logits";
-    case MemoryCategory::kCount: break;
+    case MemoryCategory::kParameters:
+      return "parameters";
+    case MemoryCategory::kGathered:
+      return "gathered_parameters";
+    case MemoryCategory::kGradients:
+      return "gradients";
+    case MemoryCategory::kOptimizer:
+      return "optimizer";
+    case MemoryCategory::kCheckpoints:
+      return "checkpoints";
+    case MemoryCategory::kActivations:
+      return "activations";
+    case MemoryCategory::kKeyValue:
+      return "key_value";
+    case MemoryCategory::kCommunication:
+      return "communication";
+    case MemoryCategory::kLogits:
+      return "logits";
+    case MemoryCategory::kCount:
+      break;
   }
   LH_ASSERT(false, "no memory category {}", static_cast<int>(category));
   return "";
@@ -30,8 +40,8 @@ RowMapPtr make_row_map(std::vector<RowRun> runs) {
     if (run.document >= 0) map->tokens += run.count;
     if (!map->runs.empty()) {
       RowRun& last = map->runs.back();
-      const bool same = last.document == run.document && (run.document < 0 || last.view == run.view) &&
-                        last.run == 0 && run.run == 0;
+      const bool same =
+          last.document == run.document && (run.document < 0 || last.view == run.view) && last.run == 0 && run.run == 0;
       if (same && (run.document < 0 || last.first + last.count == run.first)) {
         last.count += run.count;
         continue;

@@ -19,15 +19,15 @@ constexpr std::int64_t element_bytes(ElementType type) { return type == ElementT
 
 // Where a byte of device memory belongs in the report.
 enum class MemoryCategory : std::uint8_t {
-  kParameters,          // resident weights or their shard, and weights gathered for a layer
-  kGathered,            // weights gathered for a layer under ZeRO-3
-  kGradients,           // resident gradients or their shard, and per-layer gradients before reduction
-  kOptimizer,           // fp32 master weights and Adam moments
-  kCheckpoints,         // layer inputs kept for the backward pass
-  kActivations,         // all else that the layers make
-  kKeyValue,            // keys and values that outlive their chunk or were gathered, and their gradients
-  kCommunication,       // send and receive buffers
-  kLogits,              // vocabulary-wide rows
+  kParameters,     // resident weights or their shard, and weights gathered for a layer
+  kGathered,       // weights gathered for a layer under ZeRO-3
+  kGradients,      // resident gradients or their shard, and per-layer gradients before reduction
+  kOptimizer,      // fp32 master weights and Adam moments
+  kCheckpoints,    // layer inputs kept for the backward pass
+  kActivations,    // all else that the layers make
+  kKeyValue,       // keys and values that outlive their chunk or were gathered, and their gradients
+  kCommunication,  // send and receive buffers
+  kLogits,         // vocabulary-wide rows
   kCount,
 };
 const char* to_string(MemoryCategory category);
@@ -75,17 +75,17 @@ using RowMapSlot = std::int16_t;
 using RowListSlot = std::int16_t;
 using ChunkListSlot = std::int16_t;
 
-inline constexpr RowMapSlot kFlat = -1;       // a flat tensor: `flat_rows` elements, no row map
-inline constexpr RowListSlot kAllRows = -1;   // a view of every row, in order
+inline constexpr RowMapSlot kFlat = -1;      // a flat tensor: `flat_rows` elements, no row map
+inline constexpr RowListSlot kAllRows = -1;  // a view of every row, in order
 inline constexpr std::int16_t kNoLayer = INT16_MIN;
 inline constexpr std::int32_t kNoChunk = -1;  // tensors that belong to the step, not to a chunk
 
 // What all tensors of one name have in common.
 struct TensorKind {
   std::string name;
-  RowMapSlot rows = kFlat;      // slot of the shape table that holds the row map
-  std::int64_t flat_rows = 0;   // kFlat only: elements
-  std::int64_t columns = 1;     // elements a row: width, or heads x head_dim
+  RowMapSlot rows = kFlat;     // slot of the shape table that holds the row map
+  std::int64_t flat_rows = 0;  // kFlat only: elements
+  std::int64_t columns = 1;    // elements a row: width, or heads x head_dim
   ElementType type = ElementType::kBf16;
   MemoryCategory category = MemoryCategory::kActivations;
 };
@@ -112,8 +112,8 @@ struct TensorId {
 struct TensorRef {
   TensorKindId kind = -1;
   std::int16_t layer_offset = 0;  // added to the current layer
-  bool has_layer = true;         // false: layer is kNoLayer
-  bool has_chunk = true;         // false: chunk is kNoChunk
+  bool has_layer = true;          // false: layer is kNoLayer
+  bool has_chunk = true;          // false: chunk is kNoChunk
   std::uint8_t instance = 0;
   ChunkListSlot chunks = -1;
 };

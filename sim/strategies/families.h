@@ -11,6 +11,6 @@ void add_sequence_parallel_strategies(std::vector<Strategy>& list);  // data-par
 void add_context_parallel_strategies(std::vector<Strategy>& list);   // allgather-cp, per-doc-cp, flashcp
 void add_ring_strategies(std::vector<Strategy>& list);               // zigzag-cp
 void add_block_diffusion_strategies(std::vector<Strategy>& list);    // bd-offset-cp, csbp
-void add_pipeline_strategies(std::vector<Strategy>& list);          // 1f1b, seq1f1b, dpp
+void add_pipeline_strategies(std::vector<Strategy>& list);           // 1f1b, seq1f1b, dpp
 
 }  // namespace longhaul

@@ -37,7 +37,7 @@ struct StrategyRequest {
   ModelShape model;
   int ranks = 1;
   int gpus_per_node = 1;
-  std::int64_t memory_limit_bytes = 0;   // of one device, reserved bytes taken off; 0: unknown
+  std::int64_t memory_limit_bytes = 0;  // of one device, reserved bytes taken off; 0: unknown
   Training training;
   Degrees degrees;                       // resolved: degrees.ranks() == ranks
   Json options = Json::object();         // policy keys of the strategy's entry, checked

@@ -19,7 +19,8 @@ struct PlannedEntry {
   int alternative = -1;  // BASP's second baseline
 };
 
-// The entries of `labels` (all if empty) in the order of the study, then the hidden ones. The study's baseline is there.
+// The entries of `labels` (all if empty) in the order of the study, then the hidden ones. The study's baseline is
+// there.
 std::vector<PlannedEntry> with_baselines(const CaseSetup& setup, const std::vector<std::string>& labels);
 
 }  // namespace longhaul

@@ -103,7 +103,8 @@ std::optional<Ran> run_fixed(const CaseSetup& setup, const StrategyEntry& entry,
 
 std::shared_ptr<const EntryTrace> record(const CaseSetup& setup, const Ran& ran, StrategyFamily family,
                                          TraceMode mode) {
-  auto trace = std::make_shared<EntryTrace>(choose_trace(*ran.planned.schedule, ran.totals, setup.cluster, family, mode));
+  auto trace =
+      std::make_shared<EntryTrace>(choose_trace(*ran.planned.schedule, ran.totals, setup.cluster, family, mode));
   trace->schedule = ran.planned.schedule;
   MemoryEnvelope envelope(ran.totals.step, trace->timeline);
   SimulationOptions options;

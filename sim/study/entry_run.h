@@ -15,7 +15,7 @@ namespace longhaul {
 
 enum class TraceMode : std::uint8_t {
   kNone,
-  kChosen,  // the first and the slowest rank of each node, one micro-batch (pipelines: the first chunks)
+  kChosen,    // the first and the slowest rank of each node, one micro-batch (pipelines: the first chunks)
   kCritical,  // the rank that ends last, all chunks
   kAll,
 };
@@ -23,9 +23,9 @@ enum class TraceMode : std::uint8_t {
 struct EntryTrace {
   std::shared_ptr<const Schedule> schedule;  // owns what the records point to
   RecordedTimeline timeline;
-  std::vector<std::int32_t> ranks;           // traced, sorted
-  std::int32_t chunks = 0;                   // chunks traced; INT32_MAX: all
-  std::int32_t nodes_left_out = 0;           // nodes beyond the limit on traced nodes
+  std::vector<std::int32_t> ranks;  // traced, sorted
+  std::int32_t chunks = 0;          // chunks traced; INT32_MAX: all
+  std::int32_t nodes_left_out = 0;  // nodes beyond the limit on traced nodes
 };
 
 struct DoesNotFit {
@@ -46,8 +46,8 @@ struct EntryResult {
   Degrees degrees;
   std::int64_t micro_batch_sequences = 1;
   bool best = false;
-  int layouts_legal = 0;      // "best": layouts that the strategy can run
-  int layouts_simulated = 0;  // the others cannot be faster, by their lower bounds
+  int layouts_legal = 0;       // "best": layouts that the strategy can run
+  int layouts_simulated = 0;   // the others cannot be faster, by their lower bounds
   std::string not_applicable;  // the reason; empty if it ran
   std::optional<StepSummary> summary;
   std::optional<DoesNotFit> does_not_fit;

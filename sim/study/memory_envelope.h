@@ -1,8 +1,8 @@
 // A sink that keeps every op record, and of the memory samples the largest of each small part of the step.
 //
 // A rank changes what it holds at every op: hundreds of thousands of samples that no picture shows. Invariant: the peak
-// of every rank is kept, at its first time; within a part nothing was larger than what is kept of it. Ignored: when inside
-// a part memory falls.
+// of every rank is kept, at its first time; within a part nothing was larger than what is kept of it. Ignored: when
+// inside a part memory falls.
 #pragma once
 
 #include <map>

@@ -16,9 +16,9 @@ inline constexpr std::int64_t kVerifyTokens = 4096;
 // max(2, stages) layers, head_dim 8, hidden = query heads x 8, FFN = 4 x hidden, vocabulary 97.
 ModelShape reduce_model(const ModelShape& model, int stages);
 
-// Lengths by sequence with at most `tokens` in all, as they are if they are that few. Else every sequence keeps its share
-// of the tokens (at least one) and every document its share of the sequence, rounded down but at least one token; the
-// last ones are dropped where those single tokens do not fit.
+// Lengths by sequence with at most `tokens` in all, as they are if they are that few. Else every sequence keeps its
+// share of the tokens (at least one) and every document its share of the sequence, rounded down but at least one token;
+// the last ones are dropped where those single tokens do not fit.
 std::vector<std::vector<std::int64_t>> reduce_documents(const Batch& batch, std::int64_t tokens = kVerifyTokens);
 
 struct ReducedCase {

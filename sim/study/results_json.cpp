@@ -17,9 +17,7 @@ Json split_json(const TimeSplit& split) {
   return json;
 }
 
-Json spread_json(const Spread& spread) {
-  return {{"min", spread.min}, {"mean", spread.mean}, {"max", spread.max}};
-}
+Json spread_json(const Spread& spread) { return {{"min", spread.min}, {"mean", spread.mean}, {"max", spread.max}}; }
 
 Json memory_json(const MemoryByCategory& categories) {
   Json json = Json::object();
@@ -148,8 +146,8 @@ void write_value(const Json& value, bool milliseconds, bool row, std::size_t ind
       out += name;
       column += name.size();
     }
-    write_value(child, milliseconds || (value.is_object() && is_milliseconds(key)), value.is_array(), indent + 2, column,
-                out);
+    write_value(child, milliseconds || (value.is_object() && is_milliseconds(key)), value.is_array(), indent + 2,
+                column, out);
   }
   out += "\n" + std::string(indent, ' ') + (value.is_object() ? "}" : "]");
 }
@@ -189,9 +187,10 @@ Json results_json(const Study& study, const StudyResult& result) {
                         {"collectives", "not calibrated: +-25 %"}};
     calibrations.push_back(std::move(calibration));
     seeds.push_back(study.cases[i].documents.seed);
-    winners.push_back({{"case", one.name},
-                       {"name", one.winner < 0 ? Json() : Json(one.entries[static_cast<std::size_t>(one.winner)].label)},
-                       {"baseline", one.baseline}});
+    winners.push_back(
+        {{"case", one.name},
+         {"name", one.winner < 0 ? Json() : Json(one.entries[static_cast<std::size_t>(one.winner)].label)},
+         {"baseline", one.baseline}});
     for (const EntryResult& entry : one.entries) strategies.push_back(entry_json(entry, one));
   }
   json["calibration"] = std::move(calibrations);

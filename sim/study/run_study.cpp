@@ -47,7 +47,8 @@ void run_jobs(const std::vector<Job>& jobs, const RunOptions& options) {
   };
   {
     std::vector<std::jthread> threads;
-    const std::size_t count = std::min<std::size_t>(static_cast<std::size_t>(std::max(1, options.threads)), jobs.size());
+    const std::size_t count =
+        std::min<std::size_t>(static_cast<std::size_t>(std::max(1, options.threads)), jobs.size());
     for (std::size_t i = 1; i < count; ++i) threads.emplace_back(work);
     work();
   }

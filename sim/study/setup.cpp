@@ -110,8 +110,8 @@ Errors entry_errors(const CaseSetup& setup, const StrategyEntry& entry) {
   }
   if (strategy_of(entry).family == StrategyFamily::kPipeline) return {};
   for (const std::shared_ptr<const Batch>& batch : setup.batches) {
-    const auto fault = fill_error(static_cast<std::int64_t>(batch->sequences.size()), degrees->dp,
-                                  entry.micro_batch_sequences, entry);
+    const auto fault =
+        fill_error(static_cast<std::int64_t>(batch->sequences.size()), degrees->dp, entry.micro_batch_sequences, entry);
     if (fault) return {*fault};
   }
   return {};

@@ -1,7 +1,7 @@
 // Ends a traced run as soon as everything that the trace asked for has been recorded.
 //
-// A traced run repeats a run whose totals are known already. Where it takes long and only the first chunks are traced, the
-// rest of it would be thrown away.
+// A traced run repeats a run whose totals are known already. Where it takes long and only the first chunks are traced,
+// the rest of it would be thrown away.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,8 @@
 //
 // kChosen: the first and the slowest rank (largest compute, the lowest of equal ones) of each of the first 16 nodes and
 // of the node of the rank that ends last; a folded rank is replaced by its representative. One micro-batch; for
-// pipelines the first eight chunks. kCritical: one rank, all chunks. More nodes than that make traces that no viewer opens: kAll takes everything.
+// pipelines the first eight chunks. kCritical: one rank, all chunks. More nodes than that make traces that no viewer
+// opens: kAll takes everything.
 #pragma once
 
 #include "sim/study/entry_run.h"

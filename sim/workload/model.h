@@ -12,16 +12,16 @@ namespace longhaul {
 // Keys as in a Hugging Face config.json, in the units named there (elements, heads, layers).
 struct ModelShape {
   std::string name;
-  std::int64_t hidden = 0;             // hidden_size
-  std::int64_t ffn = 0;                // intermediate_size
-  std::int64_t q_heads = 0;            // num_attention_heads
-  std::int64_t kv_heads = 0;           // num_key_value_heads
-  std::int64_t head_dim = 0;           // head_dim, else hidden_size / num_attention_heads
-  std::int64_t layers = 0;             // num_hidden_layers
-  std::int64_t vocab = 0;              // vocab_size
-  bool tied_embeddings = false;        // tie_word_embeddings
-  bool qkv_bias = false;               // Qwen1.5, Qwen2.5: bias on q, k and v
-  bool qk_norm = false;                // Qwen3: RMSNorm over head_dim on q and k
+  std::int64_t hidden = 0;       // hidden_size
+  std::int64_t ffn = 0;          // intermediate_size
+  std::int64_t q_heads = 0;      // num_attention_heads
+  std::int64_t kv_heads = 0;     // num_key_value_heads
+  std::int64_t head_dim = 0;     // head_dim, else hidden_size / num_attention_heads
+  std::int64_t layers = 0;       // num_hidden_layers
+  std::int64_t vocab = 0;        // vocab_size
+  bool tied_embeddings = false;  // tie_word_embeddings
+  bool qkv_bias = false;         // Qwen1.5, Qwen2.5: bias on q, k and v
+  bool qk_norm = false;          // Qwen3: RMSNorm over head_dim on q and k
 
   std::int64_t q_width() const { return q_heads * head_dim; }
   std::int64_t kv_width() const { return kv_heads * head_dim; }

@@ -293,12 +293,16 @@ KeyRange visible_keys(const Piece& piece, std::int64_t query) {
   const std::int64_t token = piece.query_token(query);
   const std::int64_t block = piece.block > 0 ? token / piece.block : 0;
   switch (piece.rule) {
-    case MaskRule::kFull: return {0, piece.k_count};
-    case MaskRule::kCausal: return {0, piece.keys_below(token + 1)};
+    case MaskRule::kFull:
+      return {0, piece.k_count};
+    case MaskRule::kCausal:
+      return {0, piece.keys_below(token + 1)};
     case MaskRule::kBlockDiagonal:
       return {piece.keys_below(block * piece.block), piece.keys_below((block + 1) * piece.block)};
-    case MaskRule::kBlockCausal: return {0, piece.keys_below((block + 1) * piece.block)};
-    case MaskRule::kBlockCausalStrict: return {0, piece.keys_below(block * piece.block)};
+    case MaskRule::kBlockCausal:
+      return {0, piece.keys_below((block + 1) * piece.block)};
+    case MaskRule::kBlockCausalStrict:
+      return {0, piece.keys_below(block * piece.block)};
   }
   return {};
 }

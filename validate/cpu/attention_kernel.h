@@ -17,16 +17,16 @@ constexpr std::int64_t padded_keys(std::int64_t keys) { return (keys + kLanes - 
 
 struct HeadForward {
   std::int64_t dim = 0;
-  std::int64_t keys = 0;           // padded
+  std::int64_t keys = 0;  // padded
   std::int64_t queries = 0;
   const KeyRange* visible = nullptr;  // by query
-  const double* q = nullptr;       // queries x dim, times the softmax scale
-  const double* k = nullptr;       // dim x keys
-  const double* v = nullptr;       // dim x keys
-  double* top = nullptr;           // by query: running maximum, -inf at first
-  double* sum = nullptr;           // by query: sum of exp(score - top)
-  double* o = nullptr;             // queries x dim: sum of exp(score - top) v
-  double* scores = nullptr;        // scratch: keys
+  const double* q = nullptr;          // queries x dim, times the softmax scale
+  const double* k = nullptr;          // dim x keys
+  const double* v = nullptr;          // dim x keys
+  double* top = nullptr;              // by query: running maximum, -inf at first
+  double* sum = nullptr;              // by query: sum of exp(score - top)
+  double* o = nullptr;                // queries x dim: sum of exp(score - top) v
+  double* scores = nullptr;           // scratch: keys
 };
 void head_forward(const HeadForward& head);
 
@@ -41,8 +41,8 @@ struct HeadBackward {
   const double* delta = nullptr;  // by query: sum of o x d_o
   const double* k = nullptr;      // dim x keys
   const double* v = nullptr;
-  double* d_q = nullptr;          // queries x dim, gradient of the scaled q; added to
-  double* d_k = nullptr;          // dim x keys; added to
+  double* d_q = nullptr;  // queries x dim, gradient of the scaled q; added to
+  double* d_k = nullptr;  // dim x keys; added to
   double* d_v = nullptr;
 };
 void head_backward(const HeadBackward& head);

@@ -138,11 +138,20 @@ void run_collective(Machine& machine, const std::vector<OpInstance>& calls) {
   if (op.collective == CollectiveKind::kExchange) return exchange(machine, calls);
   for (std::size_t part = 0; part < op.parts.size(); ++part) {
     switch (op.collective) {
-      case CollectiveKind::kAllReduce: all_reduce(machine, calls, part); break;
-      case CollectiveKind::kAllGather: all_gather(machine, calls, part); break;
-      case CollectiveKind::kReduceScatter: reduce_scatter(machine, calls, part); break;
-      case CollectiveKind::kBroadcast: broadcast(machine, calls, part); break;
-      case CollectiveKind::kExchange: break;
+      case CollectiveKind::kAllReduce:
+        all_reduce(machine, calls, part);
+        break;
+      case CollectiveKind::kAllGather:
+        all_gather(machine, calls, part);
+        break;
+      case CollectiveKind::kReduceScatter:
+        reduce_scatter(machine, calls, part);
+        break;
+      case CollectiveKind::kBroadcast:
+        broadcast(machine, calls, part);
+        break;
+      case CollectiveKind::kExchange:
+        break;
     }
   }
 }

@@ -14,8 +14,8 @@ constexpr double kRopeBase = 10000.0;
 
 void require_operands(const Machine& machine, const OpInstance& at, std::size_t count) {
   if (at.op->operands.size() != count) {
-    machine.fail(at, fmt::format("{} needs {} operands, has {}", to_string(at.op->function), count,
-                                 at.op->operands.size()));
+    machine.fail(
+        at, fmt::format("{} needs {} operands, has {}", to_string(at.op->function), count, at.op->operands.size()));
   }
 }
 
@@ -257,22 +257,35 @@ void cross_entropy(Machine& machine, const OpInstance& at) {
 
 void run_elementwise(Machine& machine, const OpInstance& at) {
   switch (at.op->function) {
-    case Function::kEmbedding: return embedding(machine, at);
-    case Function::kEmbeddingBackward: return embedding_backward(machine, at);
-    case Function::kRmsNorm: return rms_norm(machine, at);
-    case Function::kRmsNormBackward: return rms_norm_backward(machine, at);
-    case Function::kRope: return rope(machine, at, 1.0);
-    case Function::kRopeBackward: return rope(machine, at, -1.0);
-    case Function::kSwiGlu: return swiglu(machine, at);
-    case Function::kSwiGluBackward: return swiglu_backward(machine, at);
-    case Function::kAdd: return add(machine, at);
+    case Function::kEmbedding:
+      return embedding(machine, at);
+    case Function::kEmbeddingBackward:
+      return embedding_backward(machine, at);
+    case Function::kRmsNorm:
+      return rms_norm(machine, at);
+    case Function::kRmsNormBackward:
+      return rms_norm_backward(machine, at);
+    case Function::kRope:
+      return rope(machine, at, 1.0);
+    case Function::kRopeBackward:
+      return rope(machine, at, -1.0);
+    case Function::kSwiGlu:
+      return swiglu(machine, at);
+    case Function::kSwiGluBackward:
+      return swiglu_backward(machine, at);
+    case Function::kAdd:
+      return add(machine, at);
     case Function::kAccumulate:
-    case Function::kCast: return copy(machine, at);
-    case Function::kZero: return zero(machine, at);
-    case Function::kCrossEntropy: return cross_entropy(machine, at);
+    case Function::kCast:
+      return copy(machine, at);
+    case Function::kZero:
+      return zero(machine, at);
+    case Function::kCrossEntropy:
+      return cross_entropy(machine, at);
     case Function::kNone:
     case Function::kSplitColumns:
-    case Function::kJoinColumns: break;
+    case Function::kJoinColumns:
+      break;
   }
   machine.fail(at, fmt::format("{} is not an element-wise function", to_string(at.op->function)));
 }
@@ -318,8 +331,8 @@ void run_optimizer(Machine& machine, const OpInstance& at) {
   machine.require_written(at, parameters, 0, parameters.rows());
   const std::int64_t n = parameters.elements();
   if (gradient.elements() != n || state.rows() != n || (state.columns() != 2 && state.columns() != 3)) {
-    machine.fail(at, fmt::format("optimizer over {} parameters, {} gradients, {} x {} of state", n,
-                                 gradient.elements(), state.rows(), state.columns()));
+    machine.fail(at, fmt::format("optimizer over {} parameters, {} gradients, {} x {} of state", n, gradient.elements(),
+                                 state.rows(), state.columns()));
   }
   const std::int64_t moments = state.columns() - 2;
   for (std::int64_t i = 0; i < n; ++i) {

@@ -163,10 +163,14 @@ class Execution {
     const Node& of = node(rank, index);
     const bool compute = of.at.op->stream == kComputeStream;
     switch (options_.order) {
-      case ExecutionOrder::kProgram: return {0, index, rank};
-      case ExecutionOrder::kComputeFirst: return {compute ? 0 : 1, index, rank};
-      case ExecutionOrder::kCommunicationFirst: return {compute ? 1 : 0, index, rank};
-      case ExecutionOrder::kRandom: break;
+      case ExecutionOrder::kProgram:
+        return {0, index, rank};
+      case ExecutionOrder::kComputeFirst:
+        return {compute ? 0 : 1, index, rank};
+      case ExecutionOrder::kCommunicationFirst:
+        return {compute ? 1 : 0, index, rank};
+      case ExecutionOrder::kRandom:
+        break;
     }
     std::uint64_t key =
         options_.order_seed + (static_cast<std::uint64_t>(rank) << 32) + static_cast<std::uint64_t>(index);
@@ -216,13 +220,20 @@ class Execution {
   void run_op(const OpInstance& at) {
     ++result_.ops;
     switch (at.op->kind) {
-      case OpKind::kGemm: return run_gemm(machine_, at);
-      case OpKind::kAttention: return run_attention(machine_, at);
-      case OpKind::kMergePartials: return run_merge_partials(machine_, at);
-      case OpKind::kElementwise: return run_elementwise(machine_, at);
-      case OpKind::kMove: return run_move(machine_, at);
-      case OpKind::kOptimizer: return run_optimizer(machine_, at);
-      case OpKind::kCollective: break;
+      case OpKind::kGemm:
+        return run_gemm(machine_, at);
+      case OpKind::kAttention:
+        return run_attention(machine_, at);
+      case OpKind::kMergePartials:
+        return run_merge_partials(machine_, at);
+      case OpKind::kElementwise:
+        return run_elementwise(machine_, at);
+      case OpKind::kMove:
+        return run_move(machine_, at);
+      case OpKind::kOptimizer:
+        return run_optimizer(machine_, at);
+      case OpKind::kCollective:
+        break;
     }
   }
 
@@ -275,8 +286,7 @@ class Execution {
       }
       for (const auto& [key, tensor] : machine_.ranks[rank].all()) {
         if (!resident.contains(key)) {
-          throw ScheduleError(
-              fmt::format("rank {}: {} is never released", rank, tensor_name(schedule_, tensor.id)));
+          throw ScheduleError(fmt::format("rank {}: {} is never released", rank, tensor_name(schedule_, tensor.id)));
         }
       }
       result_.loss += machine_.loss[rank];
@@ -295,8 +305,8 @@ class Execution {
         const std::int32_t member = member_rank(call, m);
         const std::int32_t i = call.nodes[m];
         if (i != kNone && (node(member, i).pending == 0 || node(member, i).empty)) continue;
-        missing += fmt::format("{}rank {}{}", missing.empty() ? "" : ", ", member,
-                               i == kNone ? " (has no such call)" : "");
+        missing +=
+            fmt::format("{}rank {}{}", missing.empty() ? "" : ", ", member, i == kNone ? " (has no such call)" : "");
       }
       return fmt::format("call {} of group {} (role {}): missing {}", number, call.group,
                          schedule_.roles[static_cast<std::size_t>(of.at.op->role)], missing);
@@ -333,7 +343,7 @@ class Execution {
   const Schedule& schedule_;
   const ExecutionOptions& options_;
   Machine machine_;
-  std::vector<std::vector<Node>> nodes_;             // by rank, in program order
+  std::vector<std::vector<Node>> nodes_;  // by rank, in program order
   std::vector<Call> calls_;
   std::vector<std::vector<std::int32_t>> calls_of_;  // by group: indices into calls_, by sequence number
   std::vector<std::vector<std::size_t>> issued_;     // by group, member: calls so far

@@ -33,8 +33,8 @@ struct ExecutionOptions {
 };
 
 struct ExecutionResult {
-  double loss = 0;            // sum over ranks
-  std::int64_t ops = 0;       // launched; empty ones not counted
+  double loss = 0;       // sum over ranks
+  std::int64_t ops = 0;  // launched; empty ones not counted
   std::int64_t collectives = 0;
 };
 

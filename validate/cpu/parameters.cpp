@@ -45,18 +45,24 @@ class Filler {
 
 const char* to_string(UnitKind unit) {
   switch (unit) {
-    case UnitKind::kEmbedding: return "embedding";
-    case UnitKind::kLayer: return "layer";
-    case UnitKind::kHead: return "head";
+    case UnitKind::kEmbedding:
+      return "embedding";
+    case UnitKind::kLayer:
+      return "layer";
+    case UnitKind::kHead:
+      return "head";
   }
   return "";
 }
 
 std::int64_t unit_elements(const ModelShape& model, UnitKind unit) {
   switch (unit) {
-    case UnitKind::kEmbedding: return embedding_parameters(model);
-    case UnitKind::kLayer: return layer_parameters(model).total();
-    case UnitKind::kHead: return head_parameters(model);
+    case UnitKind::kEmbedding:
+      return embedding_parameters(model);
+    case UnitKind::kLayer:
+      return layer_parameters(model).total();
+    case UnitKind::kHead:
+      return head_parameters(model);
   }
   return 0;
 }
@@ -64,7 +70,9 @@ std::int64_t unit_elements(const ModelShape& model, UnitKind unit) {
 std::vector<double> unit_values(const ModelShape& model, UnitKind unit, std::int64_t layer, std::uint64_t seed) {
   Filler filler(unit, layer, seed);
   switch (unit) {
-    case UnitKind::kEmbedding: filler.add(embedding_parameters(model), 0.0, 1.0); break;
+    case UnitKind::kEmbedding:
+      filler.add(embedding_parameters(model), 0.0, 1.0);
+      break;
     case UnitKind::kLayer: {
       const LayerParameters parameters = layer_parameters(model);
       filler.add(parameters.attention_norm, 1.0, 0.1);

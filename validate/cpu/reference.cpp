@@ -184,7 +184,8 @@ class Step {
     const Eigen::ArrayXXd sigmoid = (1.0 + (-gate).exp()).inverse();
     Matrix d_gate_up(rows_, 2 * model_.ffn);
     d_gate_up.leftCols(model_.ffn) = (d_activated.array() * state.gate_up.rightCols(model_.ffn).array() *
-                                      (sigmoid + gate * sigmoid * (1.0 - sigmoid))).matrix();
+                                      (sigmoid + gate * sigmoid * (1.0 - sigmoid)))
+                                         .matrix();
     d_gate_up.rightCols(model_.ffn) = (d_activated.array() * gate * sigmoid).matrix();
     g.gate_up += state.ffn_input.transpose() * d_gate_up;
     const Matrix dx1 = dy + state.ffn_norm.backward(d_gate_up * w.gate_up.transpose(), w.ffn_norm, g.ffn_norm);

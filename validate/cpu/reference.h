@@ -18,7 +18,7 @@ namespace longhaul {
 
 // Rows stand document by document; in a block-diffusion document the noisy rows come first.
 struct ReferenceLayer {
-  Matrix o;                     // rows x q_width
+  Matrix o;                       // rows x q_width
   Matrix q_grad, k_grad, v_grad;  // gradient of the QKV projection's output (after RoPE backward)
 };
 

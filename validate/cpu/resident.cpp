@@ -1,4 +1,6 @@
 // The tensors that a rank holds before the step begins, and their first values.
+#include "validate/cpu/resident.h"
+
 #include <fmt/format.h>
 
 #include <map>
@@ -8,7 +10,6 @@
 #include "validate/cpu/errors.h"
 #include "validate/cpu/executor.h"
 #include "validate/cpu/parameters.h"
-#include "validate/cpu/resident.h"
 
 namespace longhaul {
 namespace {

@@ -73,8 +73,8 @@ class Verification {
   Verification(const Schedule& schedule, const VerifyOptions& options)
       : schedule_(schedule),
         options_(options),
-        reference_(reference_step(schedule.model, *schedule.batch,
-                                  make_parameters(schedule.model, options.parameter_seed))),
+        reference_(
+            reference_step(schedule.model, *schedule.batch, make_parameters(schedule.model, options.parameter_seed))),
         groups_(parameter_groups(schedule.model)) {
     loss_.name = "loss";
     loss_.scale = std::abs(reference_.loss);
@@ -135,9 +135,12 @@ class Verification {
 
   const std::vector<double>& unit_grads(UnitKind unit, std::int64_t layer) const {
     switch (unit) {
-      case UnitKind::kEmbedding: return reference_.embedding_grads;
-      case UnitKind::kHead: return reference_.head_grads;
-      case UnitKind::kLayer: break;
+      case UnitKind::kEmbedding:
+        return reference_.embedding_grads;
+      case UnitKind::kHead:
+        return reference_.head_grads;
+      case UnitKind::kLayer:
+        break;
     }
     return reference_.layer_grads[static_cast<std::size_t>(layer)];
   }

@@ -28,10 +28,10 @@ struct VerifyOptions {
 struct QuantityError {
   std::string name;  // "loss"; gradients "embedding", "attention_norm", "qkv", "output", "ffn_norm", "gate_up",
                      // "down", "extra", "final_norm", "head"; "O", "dQ", "dK", "dV"
-  double error = 0;             // infinity if something is NaN or missing
-  std::int64_t compared = 0;    // elements, counted on every rank that holds them
-  std::int64_t missing = 0;     // elements of the reference that no rank held
-  std::string worst;            // where the largest difference is
+  double error = 0;  // infinity if something is NaN or missing
+  std::int64_t compared = 0;  // elements, counted on every rank that holds them
+  std::int64_t missing = 0;   // elements of the reference that no rank held
+  std::string worst;          // where the largest difference is
 };
 
 struct VerifyReport {

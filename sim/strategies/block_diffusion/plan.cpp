@@ -38,8 +38,7 @@ struct Load {
 // The blocks of all documents together, most pairs first, each to the rank with the fewest pairs so far.
 void assign_jointly(BdPlan& plan, std::vector<Shard> blocks) {
   const auto pairs = [&](const Shard& block) { return noisy_shard_pairs(block, plan.block_tokens).total(); };
-  std::stable_sort(blocks.begin(), blocks.end(),
-                   [&](const Shard& a, const Shard& b) { return pairs(a) > pairs(b); });
+  std::stable_sort(blocks.begin(), blocks.end(), [&](const Shard& a, const Shard& b) { return pairs(a) > pairs(b); });
   std::priority_queue<Load, std::vector<Load>, std::greater<>> least;
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) least.push({0, 0, rank});
   for (const Shard& block : blocks) {
@@ -53,8 +52,8 @@ void assign_jointly(BdPlan& plan, std::vector<Shard> blocks) {
 }
 
 void assign_paired(BdPlan& plan, const PlannedDocument& document) {
-  const auto owned = dual_end_blocks(block_count(document.tokens, plan.block_tokens),
-                                     static_cast<std::int64_t>(plan.ranks.size()));
+  const auto owned =
+      dual_end_blocks(block_count(document.tokens, plan.block_tokens), static_cast<std::int64_t>(plan.ranks.size()));
   for (std::size_t rank = 0; rank < owned.size(); ++rank) {
     for (const std::int64_t block : owned[rank]) {
       plan.ranks[rank].noisy.push_back(block_shard(document, block, plan.block_tokens));

@@ -29,16 +29,16 @@ struct BdRank {
 struct BdPlan {
   std::int64_t block_tokens = 0;
   std::vector<BdRank> ranks;
-  std::int64_t clean_rows_per_rank = 0;      // equal, padding included
-  std::int64_t noisy_rows_per_rank = 0;      // equal, padding included; CSBP: the largest
-  bool gathers_noisy = false;                // token-offset CP also gathers corrupted K/V
+  std::int64_t clean_rows_per_rank = 0;  // equal, padding included
+  std::int64_t noisy_rows_per_rank = 0;  // equal, padding included; CSBP: the largest
+  bool gathers_noisy = false;            // token-offset CP also gathers corrupted K/V
   bool operator==(const BdPlan&) const = default;
 };
 
 struct BdPairs {
-  std::int64_t noisy_local = 0;  // noisy to noisy: L b
-  std::int64_t noisy_clean = 0;  // noisy to clean: L (L-b)/2
-  std::int64_t clean = 0;        // clean to clean: L (L+b)/2
+  std::int64_t noisy_local = 0;                                             // noisy to noisy: L b
+  std::int64_t noisy_clean = 0;                                             // noisy to clean: L (L-b)/2
+  std::int64_t clean = 0;                                                   // clean to clean: L (L+b)/2
   std::int64_t total() const { return noisy_local + noisy_clean + clean; }  // L (L+b)
   BdPairs& operator+=(const BdPairs& other) {
     noisy_local += other.noisy_local;

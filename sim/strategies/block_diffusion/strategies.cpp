@@ -14,8 +14,8 @@ namespace {
 using PlanResult = tl::expected<BdPlan, std::string>;
 using Planner = std::function<PlanResult(std::span<const PlannedDocument>)>;
 
-// Rows of one document and view at consecutive rows of a tensor: tokens first .. in one run, or runs of `run` tokens every
-// `stride`.
+// Rows of one document and view at consecutive rows of a tensor: tokens first .. in one run, or runs of `run` tokens
+// every `stride`.
 struct PlacedRows {
   DocumentId document = 0;
   std::int64_t first = 0, count = 0, run = 0, stride = 0;
@@ -35,8 +35,10 @@ std::vector<PlacedRows> place(const std::vector<Shard>& shards, std::int64_t blo
     if (shard.is_padding()) continue;
     const bool at_border = shard.prefix % block == 0;
     const bool whole_before = !joined.empty() && joined.back().prefix % block == 0;
-    if (at_border && !whole_before) joined.push_back(shard);
-    else append_shard(joined, shard);
+    if (at_border && !whole_before)
+      joined.push_back(shard);
+    else
+      append_shard(joined, shard);
   }
   const auto key = [&](const Shard& shard) {
     const bool part_of_block = shard.tokens < block;
@@ -239,7 +241,8 @@ Planned plan_step(const StrategyRequest& request, const Planner& planner, bool g
     set_rank_shape(shape, step, scheme, plan, gathered, member);
   };
   PlannedStep planned;
-  planned.schedule = context_schedule(request, scheme, [&] { return scheme.role(); }, set_shape);
+  planned.schedule = context_schedule(
+      request, scheme, [&] { return scheme.role(); }, set_shape);
   planned.plan = [plans = std::make_shared<const std::vector<BdPlan>>(std::move(*plans)), request] {
     Json json = Json::array();
     for (std::size_t i = 0; i < plans->size(); ++i) {

@@ -36,9 +36,8 @@ nlohmann::ordered_json plans_json(const std::vector<CpPlan>& plans, const Strate
     auto entry = nlohmann::ordered_json::object();
     entry["micro_batch"] = i / static_cast<std::size_t>(request.degrees.dp);
     entry["replica"] = i % static_cast<std::size_t>(request.degrees.dp);
-    entry["sequences"] =
-        micro_batch(static_cast<int>(i) / request.degrees.dp, static_cast<int>(i) % request.degrees.dp,
-                    request.degrees.dp, request.training.micro_batch_sequences);
+    entry["sequences"] = micro_batch(static_cast<int>(i) / request.degrees.dp, static_cast<int>(i) % request.degrees.dp,
+                                     request.degrees.dp, request.training.micro_batch_sequences);
     entry["plan"] = plan_json(plans[i], rows, request.model.kv_width(), 2);
     json.push_back(std::move(entry));
   }

@@ -30,19 +30,19 @@ nlohmann::ordered_json plan_json(const CpPlan& plan, std::int64_t gathered_rows,
                      {"needed_tokens", load.need},
                      {"shards", shards_json(plan.ranks[rank])}});
   }
-  return {{"ranks", plan.rank_count()},
-          {"rows_per_rank", plan.padded_tokens_per_rank},
-          {"tokens", loads.tokens},
-          {"padding", loads.padding},
-          {"pairs", loads.pairs},
-          {"pairs_max", loads.pairs_max},
-          {"imbalance", loads.imbalance},
-          {"shards", loads.shards},
-          {"gathered_rows_per_rank", gathered_rows},
-          {"gather_bytes_per_rank_layer",
-           kv_gather_bytes(gathered_rows, plan.rank_count(), kv_width, bytes_per_element)},
-          {"per_doc_documents", plan.per_doc_documents},
-          {"per_rank", ranks}};
+  return {
+      {"ranks", plan.rank_count()},
+      {"rows_per_rank", plan.padded_tokens_per_rank},
+      {"tokens", loads.tokens},
+      {"padding", loads.padding},
+      {"pairs", loads.pairs},
+      {"pairs_max", loads.pairs_max},
+      {"imbalance", loads.imbalance},
+      {"shards", loads.shards},
+      {"gathered_rows_per_rank", gathered_rows},
+      {"gather_bytes_per_rank_layer", kv_gather_bytes(gathered_rows, plan.rank_count(), kv_width, bytes_per_element)},
+      {"per_doc_documents", plan.per_doc_documents},
+      {"per_rank", ranks}};
 }
 
 }  // namespace longhaul

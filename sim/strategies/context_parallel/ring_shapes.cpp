@@ -94,8 +94,8 @@ RingStepShape step_shape(const RankShards& own, const RankShards& owner, const R
   for (const auto& [q, k] : pairs) {
     const RankShards::Placed& query = own.placed[q];
     const RankShards::Placed& key = owner.placed[k];
-    pieces.push_back(piece_of(query.shard, whole ? query.row : queries.begin(q), key.shard,
-                              whole ? key.row : keys.begin(k)));
+    pieces.push_back(
+        piece_of(query.shard, whole ? query.row : queries.begin(q), key.shard, whole ? key.row : keys.begin(k)));
   }
   step.pieces = make_piece_list(std::move(pieces));
   return step;

@@ -28,7 +28,8 @@ Planned plan_ring(const StrategyRequest& request, const SequencePlanner& planner
     scheme.set_shape(shape, member, of_rank);
   };
   PlannedStep planned;
-  planned.schedule = context_schedule(request, scheme, [&] { return scheme.role(); }, set_shape);
+  planned.schedule = context_schedule(
+      request, scheme, [&] { return scheme.role(); }, set_shape);
   planned.plan = [plans = std::make_shared<const std::vector<CpPlan>>(std::move(*plans)), request] {
     return plans_json(*plans, request, false);
   };

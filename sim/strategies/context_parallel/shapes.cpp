@@ -165,7 +165,8 @@ std::vector<CpRankShape> sharding_aware_shapes(const CpPlan& plan) {
   std::vector<CpRankShape> shapes;
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     const std::vector<PlacedShard> own = place(plan.ranks[rank], rank);
-    std::map<DocumentId, std::int64_t> furthest;  // documents outside the common ones: end of the last shard that looks back
+    std::map<DocumentId, std::int64_t>
+        furthest;  // documents outside the common ones: end of the last shard that looks back
     for (const PlacedShard& placed : own) {
       const Shard& shard = placed.shard;
       if (shard.is_padding() || shard.prefix == 0 || common_base.count(shard.document) > 0) continue;

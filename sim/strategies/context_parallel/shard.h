@@ -52,8 +52,7 @@ std::vector<Shard> packed_rows(std::span<const PlannedDocument> documents, std::
 // Tokens of chunk `chunk` of `chunks` when a document of `tokens` is cut by WLB-LLM's rule: floor(tokens / chunks)
 // each, the remainder one token each to consecutive chunks from `cursor` on, around the end (flashcp.md 2.2). The next
 // document's cursor is (cursor + tokens) % chunks.
-constexpr std::int64_t chunk_tokens(std::int64_t tokens, std::int64_t chunks, std::int64_t cursor,
-                                    std::int64_t chunk) {
+constexpr std::int64_t chunk_tokens(std::int64_t tokens, std::int64_t chunks, std::int64_t cursor, std::int64_t chunk) {
   return tokens / chunks + ((chunk - cursor + chunks) % chunks < tokens % chunks ? 1 : 0);
 }
 

@@ -33,7 +33,8 @@ Planned plan_step(const StrategyRequest& request, const SequencePlanner& planner
     scheme.set_pieces(shape, 0, of_rank.pieces);
   };
   PlannedStep planned;
-  planned.schedule = context_schedule(request, scheme, [&] { return scheme.role(); }, set_shape);
+  planned.schedule = context_schedule(
+      request, scheme, [&] { return scheme.role(); }, set_shape);
   planned.plan = [plans = std::make_shared<const std::vector<CpPlan>>(std::move(*plans)), request, sharding_aware] {
     return plans_json(*plans, request, sharding_aware);
   };

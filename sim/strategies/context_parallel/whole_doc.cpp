@@ -134,8 +134,8 @@ WholeDocPlan::Move WholeDocPlan::naive_move(const WholeRank& from, std::int64_t 
 double WholeDocPlan::move_cost(const WholeRank& from, const WholeRank& to, const Move& move) const {
   const Shard& shard = from.shards[move.shard];
   const Shard moved = piece(shard, move.first, move.tokens);
-  const Shard kept = move.first == 0 ? piece(shard, move.tokens, shard.tokens - move.tokens)
-                                     : piece(shard, 0, move.first);
+  const Shard kept =
+      move.first == 0 ? piece(shard, move.tokens, shard.tokens - move.tokens) : piece(shard, 0, move.first);
   const std::int64_t pairs = shard_pairs(moved.prefix, moved.tokens);
   const std::int64_t from_change = (kept.tokens > 0 ? nonlast_tokens(kept) : 0) - nonlast_tokens(shard);
   const std::int64_t to_change = nonlast_tokens(moved);
@@ -214,8 +214,8 @@ bool WholeDocPlan::swap_once() {
   const auto fewer = [](const WholeRank& a, const WholeRank& b) { return a.pairs < b.pairs; };
   WholeRank& high = *std::max_element(ranks_.begin(), ranks_.end(), fewer);
   WholeRank& low = *std::min_element(ranks_.begin(), ranks_.end(), fewer);
-  const double wanted = std::min(static_cast<double>(high.pairs) - average_pairs_,
-                                 average_pairs_ - static_cast<double>(low.pairs));
+  const double wanted =
+      std::min(static_cast<double>(high.pairs) - average_pairs_, average_pairs_ - static_cast<double>(low.pairs));
   if (wanted <= 0) return false;
   struct Exchange {
     std::size_t a = 0, b = 0;
@@ -236,8 +236,7 @@ bool WholeDocPlan::swap_once() {
     if (moved <= 0 || moved >= high.pairs - low.pairs) return;
     const Shard a_kept = piece(a, 0, a.tokens - tokens), b_kept = piece(b, tokens, b.tokens - tokens);
     const Shard a_moved = piece(a, a.tokens - tokens, tokens), b_moved = piece(b, 0, tokens);
-    const std::int64_t high_sent =
-        high.nonlast - nonlast_tokens(a) + nonlast_tokens(a_kept) + nonlast_tokens(b_moved);
+    const std::int64_t high_sent = high.nonlast - nonlast_tokens(a) + nonlast_tokens(a_kept) + nonlast_tokens(b_moved);
     const std::int64_t low_sent =
         low.nonlast - nonlast_tokens(b) + (b_kept.tokens > 0 ? nonlast_tokens(b_kept) : 0) + nonlast_tokens(a_moved);
     const Exchange exchange{a_index, b_index, tokens, moved, std::max({nonlast_max_, high_sent, low_sent})};

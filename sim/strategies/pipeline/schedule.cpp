@@ -180,8 +180,9 @@ class PipelineScheduleBuilder {
     return options;
   }
 
-  // Option "gather": "chunk" (weights gathered for every chunk, as DPP is assumed to do: dpp.md 2.5) or "step". By default
-  // once a step where a stage's weights and gradients, unsharded (4 bytes a parameter), fill at most a tenth of the device.
+  // Option "gather": "chunk" (weights gathered for every chunk, as DPP is assumed to do: dpp.md 2.5) or "step". By
+  // default once a step where a stage's weights and gradients, unsharded (4 bytes a parameter), fill at most a tenth of
+  // the device.
   bool gather_once() const {
     const std::string choice = request_.options.value("gather", "auto");
     if (choice != "auto") return choice == "step";
@@ -191,8 +192,8 @@ class PipelineScheduleBuilder {
     return request_.memory_limit_bytes > 0 && 40 * parameters <= request_.memory_limit_bytes;
   }
 
-  // Members of one stage on one node do the same thing at the same time, but each sends over its own edge: one may stand
-  // for the others only where their edges share no link, that is where every GPU has a NIC of its own.
+  // Members of one stage on one node do the same thing at the same time, but each sends over its own edge: one may
+  // stand for the others only where their edges share no link, that is where every GPU has a NIC of its own.
   bool foldable() const {
     return request_.cluster != nullptr &&
            request_.cluster->topology().nics_per_node >= request_.cluster->topology().gpus_per_node;
@@ -231,16 +232,22 @@ class PipelineScheduleBuilder {
     for (const PipelineOp& op : ops) {
       const bool context = contexts[static_cast<std::size_t>(op.chunk)].sliced;
       if (op.pass == PipelinePass::kForward) {
-        if (first) step.append_embedding(program, op.chunk);
-        else exchange_before(op);
+        if (first)
+          step.append_embedding(program, op.chunk);
+        else
+          exchange_before(op);
         step.append_forward(program, op.chunk, first_layer, layers, context);
-        if (last) step.append_head(program, op.chunk, first_layer + layers, op.chunk == last_forward);
-        else step.append_edge(program, segments.send_forward, op.chunk, first_layer + layers);
+        if (last)
+          step.append_head(program, op.chunk, first_layer + layers, op.chunk == last_forward);
+        else
+          step.append_edge(program, segments.send_forward, op.chunk, first_layer + layers);
       } else {
         if (!last) step.append_edge(program, segments.receive_backward, op.chunk, first_layer);
         step.append_backward(program, op.chunk, first_layer, layers, context, op.chunk == last_backward);
-        if (first) step.append_embedding_backward(program, op.chunk, op.chunk == last_backward);
-        else exchange_before(op);
+        if (first)
+          step.append_embedding_backward(program, op.chunk, op.chunk == last_backward);
+        else
+          exchange_before(op);
       }
     }
     step.append_optimizer(program, first_layer, layers, first, last);

@@ -118,11 +118,11 @@ std::int64_t window_tokens(const StrategyRequest& request, std::int64_t chunk_to
   const std::int64_t parameters = layers * layer_parameters(model).total() + embedding_parameters(model);
   const std::int64_t sharded = request.training.zero_stage == 3 ? sp : 1;
   const std::int64_t working = chunk_tokens / sp * (2 * activation_bytes_per_row(model, true));
-  const std::int64_t left = request.memory_limit_bytes - 16 * parameters / sharded - working -
-                            4 * layer_parameters(model).total();
+  const std::int64_t left =
+      request.memory_limit_bytes - 16 * parameters / sharded - working - 4 * layer_parameters(model).total();
   const bool full = request.training.recompute == Recompute::kFull;
-  const std::int64_t kept = full ? checkpoint_bytes_per_row(model) + 8 * model.kv_width()
-                                 : activation_bytes_per_row(model, true);
+  const std::int64_t kept =
+      full ? checkpoint_bytes_per_row(model) + 8 * model.kv_width() : activation_bytes_per_row(model, true);
   return std::max<std::int64_t>(1, left / (layers * kept) * sp);
 }
 
@@ -160,7 +160,8 @@ Planned plan_sliced(const StrategyRequest& request, std::int32_t slices) {
 Planned plan_dynamic(const StrategyRequest& request) {
   if (const std::string reason = heads_reason(request); !reason.empty()) return tl::unexpected(reason);
   DppOptions options;
-  options.chunk_tokens = request.options.value("chunk_tokens", std::max<std::int64_t>(request.batch->context_tokens, 1));
+  options.chunk_tokens =
+      request.options.value("chunk_tokens", std::max<std::int64_t>(request.batch->context_tokens, 1));
   options.window_tokens = window_tokens(request, options.chunk_tokens);
   options.max_slices = request.options.value("max_slices", 0);
   return finish(request,

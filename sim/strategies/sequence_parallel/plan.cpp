@@ -90,8 +90,7 @@ tl::expected<HeadShare, std::string> head_share(std::int64_t q_heads, std::int64
   LH_ASSERT(q_heads >= 1 && kv_heads >= 1 && q_heads % kv_heads == 0, "{} query heads, {} K/V heads", q_heads,
             kv_heads);
   if (q_heads % group_size != 0) {
-    return tl::unexpected(
-        fmt::format("a group of {} ranks does not divide the {} query heads", group_size, q_heads));
+    return tl::unexpected(fmt::format("a group of {} ranks does not divide the {} query heads", group_size, q_heads));
   }
   if (kv_heads % group_size != 0 && group_size % kv_heads != 0) {
     return tl::unexpected(fmt::format("a group of {} ranks neither divides the {} K/V heads nor is a multiple of them",

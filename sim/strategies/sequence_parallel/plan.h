@@ -76,12 +76,12 @@ tl::expected<SpPlan, std::string> plan_basp(std::span<const std::int64_t> sequen
 
 // Bytes of the four all-to-alls of one layer's forward pass, one rank (basp.md 2.3).
 struct AllToAllVolume {
-  std::int64_t query = 0;        // b_Q = n h d e
-  std::int64_t key = 0;          // b_K = b_V = n h_kv r(P) d e
-  std::int64_t value = 0;        //
-  std::int64_t output = 0;       // b_O = b_Q
-  std::int64_t leaves_gpu = 0;   // b (P-1)/P
-  std::int64_t leaves_node = 0;  // b (P-g)/P
+  std::int64_t query = 0;                                               // b_Q = n h d e
+  std::int64_t key = 0;                                                 // b_K = b_V = n h_kv r(P) d e
+  std::int64_t value = 0;                                               //
+  std::int64_t output = 0;                                              // b_O = b_Q
+  std::int64_t leaves_gpu = 0;                                          // b (P-1)/P
+  std::int64_t leaves_node = 0;                                         // b (P-g)/P
   std::int64_t buffer() const { return query + key + value + output; }  // b_fwd
   bool operator==(const AllToAllVolume&) const = default;
 };

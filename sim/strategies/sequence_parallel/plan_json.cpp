@@ -39,9 +39,7 @@ nlohmann::ordered_json group_json(const SpPlan& plan, const SpGroup& group, cons
           {"pair_heads_per_rank", pairs * plan.heads.q_heads},
           {"topology", topology_name(group_topology(first, plan.group_size, inputs.gpus_per_node))},
           {"all_to_all_bytes_per_rank_layer",
-           {{"buffer", volume.buffer()},
-            {"leaves_gpu", volume.leaves_gpu},
-            {"leaves_node_max", volume.leaves_node}}}};
+           {{"buffer", volume.buffer()}, {"leaves_gpu", volume.leaves_gpu}, {"leaves_node_max", volume.leaves_node}}}};
 }
 
 }  // namespace
@@ -55,10 +53,8 @@ nlohmann::ordered_json plan_json(const SpPlan& plan, const SpJsonInputs& inputs)
     auto rows = nlohmann::ordered_json::array();
     std::int64_t tokens = 0;
     for (const SequenceRows& run : plan.rows[static_cast<std::size_t>(rank)]) {
-      rows.push_back({{"sequence", run.sequence},
-                      {"first_token", run.first},
-                      {"tokens", run.tokens},
-                      {"padding", run.padding}});
+      rows.push_back(
+          {{"sequence", run.sequence}, {"first_token", run.first}, {"tokens", run.tokens}, {"padding", run.padding}});
       tokens += run.tokens;
     }
     ranks.push_back({{"rank", rank},

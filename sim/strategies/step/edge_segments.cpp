@@ -1,5 +1,5 @@
-// Pipeline edges: hidden rows to the next stage, their gradients to the one before. Each directed edge is a group of two
-// ranks {sender, receiver} with a stream of its own on both (architecture.md, "Schedule, precisely").
+// Pipeline edges: hidden rows to the next stage, their gradients to the one before. Each directed edge is a group of
+// two ranks {sender, receiver} with a stream of its own on both (architecture.md, "Schedule, precisely").
 #include "sim/strategies/step/step.h"
 
 namespace longhaul {
@@ -23,12 +23,16 @@ SegmentId StepBuilder::edge_segment(const std::string& name, GroupRole role, boo
   SegmentWriter w(builder_, forward ? Pass::kForward : Pass::kBackward);
   const TensorRef rows = forward ? layer_tensor(hidden_) : chunk_tensor(hidden_grad_);
   CollectivePart part;
-  if (send) part.send = builder_.whole(rows, Access::kRead);
-  else part.receive = builder_.whole(rows, Access::kWrite);
+  if (send)
+    part.send = builder_.whole(rows, Access::kRead);
+  else
+    part.receive = builder_.whole(rows, Access::kWrite);
   part.exchange = send ? edge_send_ : edge_receive_;
   w.collective(name, CollectiveKind::kExchange, role, {part}).pipeline_edge();
-  if (send) w.waits(compute_done_).releases({rows});
-  else w.acquires({rows}).records(forward ? input_ready_ : grad_ready_);
+  if (send)
+    w.waits(compute_done_).releases({rows});
+  else
+    w.acquires({rows}).records(forward ? input_ready_ : grad_ready_);
   return builder_.add_segment(name, w.take());
 }
 

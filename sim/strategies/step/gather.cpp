@@ -20,8 +20,8 @@ void GatherScheme::declare(ScheduleBuilder& builder, const ModelShape& model, co
   const RowMapSlot rows = builder.schedule.tensors[static_cast<std::size_t>(tensors.qkv)].rows;
   lse_ = builder.tensor("lse", rows, model.q_heads, ElementType::kFp32, MemoryCategory::kActivations);
   if (stages_.size() > 1) {
-    output_part_ =
-        builder.tensor("attention_output_part", rows, model.q_width(), ElementType::kBf16, MemoryCategory::kActivations);
+    output_part_ = builder.tensor("attention_output_part", rows, model.q_width(), ElementType::kBf16,
+                                  MemoryCategory::kActivations);
     lse_part_ = builder.tensor("lse_part", rows, model.q_heads, ElementType::kFp32, MemoryCategory::kActivations);
   }
   for (std::size_t stage = 0; stage < stages_.size(); ++stage) pieces_.push_back(builder.piece_slot());
@@ -119,7 +119,8 @@ void GatherScheme::order(SegmentWriter& w, int index, std::uint8_t instance) con
       pairs.push_back(gathered_columns(gather.ordered, index, instance, true, Access::kWrite, which, target));
     }
     pairs.push_back(local_columns(qkv, Access::kRead, which, gather.local_source));
-    pairs.push_back(gathered_columns(gather.ordered, index, instance, true, Access::kWrite, which, gather.local_target));
+    pairs.push_back(
+        gathered_columns(gather.ordered, index, instance, true, Access::kWrite, which, gather.local_target));
   }
   w.move(config.name + "_order", std::move(pairs)).waits(gather.arrived);
   for (int t = 0; t < tensors_of(index); ++t) {
@@ -228,7 +229,8 @@ void GatherScheme::return_gradients(SegmentWriter& w, int index) const {
   for (int t = 0; t < tensors_of(index); ++t) {
     const TensorRef grad = chunk_tensor(gather.gathered_grad[t]);
     if (!config.ordered) continue;
-    w.elementwise(config.name + "_zero_grad", Function::kZero, {builder_->whole(grad, Access::kWrite)}).acquires({grad});
+    w.elementwise(config.name + "_zero_grad", Function::kZero, {builder_->whole(grad, Access::kWrite)})
+        .acquires({grad});
   }
   if (config.ordered) {
     std::vector<View> pairs;
@@ -268,7 +270,8 @@ void GatherScheme::collect_gradients(SegmentWriter& w, int index) const {
   }
   if (config.ordered) {
     for (int which = 0; which < 2; ++which) {
-      pairs.push_back(gathered_columns(gather.ordered_grad, index, 0, false, Access::kRead, which, gather.local_target));
+      pairs.push_back(
+          gathered_columns(gather.ordered_grad, index, 0, false, Access::kRead, which, gather.local_target));
       pairs.push_back(local_columns(qkv_grad, Access::kAccumulate, which, gather.local_source));
     }
   }
@@ -304,7 +307,8 @@ void GatherScheme::set_gather(ShapeSet& shape, int index, const GatherShape& spe
   list(gather.sent_part, make_row_list({{0, spec.send_rows->rows}}));
   list(gather.padding_part, make_row_list({{spec.send_rows->rows, spec.padded_rows - spec.send_rows->rows}}));
   // No op reads tokens of the send buffer: its rows count as padding.
-  shape.row_maps[static_cast<std::size_t>(gather.send_map)] = make_row_map({{-1, TokenView::kClean, 0, spec.padded_rows}});
+  shape.row_maps[static_cast<std::size_t>(gather.send_map)] =
+      make_row_map({{-1, TokenView::kClean, 0, spec.padded_rows}});
   shape.row_maps[static_cast<std::size_t>(gather.gathered_map)] = spec.gathered_rows;
   if (!configs_[static_cast<std::size_t>(index)].ordered) return;
   shape.row_maps[static_cast<std::size_t>(gather.ordered_map)] = spec.ordered_rows;

@@ -2,10 +2,10 @@
 // Per-Doc CP, FlashCP, token-offset CP and CSBP.
 //
 // A scheme has one or more gathers (which rows of K and V each rank sends; padded to equal rows) and one or more
-// attention stages (launches) over the local rows and the gathered ones. Forward: pack, all-gather, optionally copy into
-// token order, attend, merge the stages by log-sum-exp. Backward runs the stages in reverse; the gradient of what was
-// gathered is reduce-scattered while later stages run. Gathered K and V are kept for the backward pass (csbp.md 0.5,
-// flashcp.md 2.1); under full recompute the recompute pass gathers again.
+// attention stages (launches) over the local rows and the gathered ones. Forward: pack, all-gather, optionally copy
+// into token order, attend, merge the stages by log-sum-exp. Backward runs the stages in reverse; the gradient of what
+// was gathered is reduce-scattered while later stages run. Gathered K and V are kept for the backward pass (csbp.md
+// 0.5, flashcp.md 2.1); under full recompute the recompute pass gathers again.
 #pragma once
 
 #include <string>
@@ -29,9 +29,9 @@ struct StageConfig {
 
 // What a strategy sets for each (rank, chunk) and gather.
 struct GatherShape {
-  RowListPtr send_rows;        // local rows that are sent, in order
+  RowListPtr send_rows;          // local rows that are sent, in order
   std::int64_t padded_rows = 0;  // of every rank's send buffer
-  RowMapPtr gathered_rows;     // members x padded_rows
+  RowMapPtr gathered_rows;       // members x padded_rows
   // `ordered` only: the copy's rows and where they come from.
   RowMapPtr ordered_rows;
   RowListPtr common_source, common_target;      // gathered rows -> ordered rows, the same lists on every rank
@@ -57,7 +57,8 @@ class GatherScheme : public AttentionScheme {
   struct Gather {
     RowListSlot send_rows, sent_part, padding_part;
     RowMapSlot send_map, gathered_map, ordered_map = 0;
-    RowListSlot common_source = -1, common_target = -1, gathered_source = -1, gathered_target = -1, local_source = -1, local_target = -1;
+    RowListSlot common_source = -1, common_target = -1, gathered_source = -1, gathered_target = -1, local_source = -1,
+                local_target = -1;
     TensorKindId send[2], gathered[2], ordered[2] = {-1, -1};
     TensorKindId gathered_grad[2], ordered_grad[2] = {-1, -1}, returned[2];
     EventSlot arrived = kNoEvent, returned_event = kNoEvent;

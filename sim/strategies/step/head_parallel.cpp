@@ -78,8 +78,9 @@ void HeadParallelScheme::bring(SegmentWriter& w, const ForwardMode& mode, bool k
         .acquires({blocks})
         .releases_if(last, {qkv})
         .records(packed_);
-    w.collective(std::string(names[which]) + "_to_heads", CollectiveKind::kExchange, role_,
-                 {{heads(blocks, Access::kRead), heads(target, Access::kWrite), which == 0 ? q_to_heads_ : kv_to_heads_}})
+    w.collective(
+         std::string(names[which]) + "_to_heads", CollectiveKind::kExchange, role_,
+         {{heads(blocks, Access::kRead), heads(target, Access::kWrite), which == 0 ? q_to_heads_ : kv_to_heads_}})
         .waits(packed_)
         .acquires({target})
         .releases({blocks})
@@ -209,8 +210,10 @@ void HeadParallelScheme::backward(SegmentWriter& w, const ForwardMode& mode) {
     }
   }
   w.attention("attention_backward", attention_op(mode, true)).releases({layer_tensor(lse_, i)});
-  if (exchanged()) w.waits(arrived_).releases({layer_tensor(output_, i), chunk_tensor(output_grad_)});
-  else w.releases({attention_output, attention_output_grad});
+  if (exchanged())
+    w.waits(arrived_).releases({layer_tensor(output_, i), chunk_tensor(output_grad_)});
+  else
+    w.releases({attention_output, attention_output_grad});
   if (direct()) {
     w.acquires({chunk_tensor(tensors_.qkv_grad)}).releases({layer_tensor(tensors_.qkv, i)});
     return;
@@ -243,9 +246,9 @@ void HeadParallelScheme::backward(SegmentWriter& w, const ForwardMode& mode) {
 
 void HeadParallelScheme::prepare(HeadParallelShape& spec, std::int64_t local_rows) const {
   if (!exchanged()) return;
-  LH_ASSERT(static_cast<int>(spec.member_rows.size()) == group_size_ &&
-                spec.group_rows->rows == local_rows * group_size_,
-            "{} rows of {} members, {} rows a member", spec.group_rows->rows, spec.member_rows.size(), local_rows);
+  LH_ASSERT(
+      static_cast<int>(spec.member_rows.size()) == group_size_ && spec.group_rows->rows == local_rows * group_size_,
+      "{} rows of {} members, {} rows a member", spec.group_rows->rows, spec.member_rows.size(), local_rows);
   std::vector<RowListPtr> blocks;
   for (int peer = 0; peer < group_size_; ++peer) blocks.push_back(make_row_list({{peer * local_rows, local_rows}}));
   const auto list = [&](std::int64_t width, bool to_heads) {

@@ -1,9 +1,9 @@
 // Attention over whole sequences with the heads split over a group: Ulysses, BASP, the stages of a pipeline, and plain
 // data parallelism (group of one).
 //
-// Forward: Q, K and V are repacked by destination and exchanged one after another (three all-to-alls, as DeepSpeed does;
-// basp.md 2.5), attention runs on all rows of the group for 1/P of the heads, and the output is exchanged back. Backward
-// mirrors it: dO in, dQ, dK and dV out. KV heads are repeated where P exceeds them.
+// Forward: Q, K and V are repacked by destination and exchanged one after another (three all-to-alls, as DeepSpeed
+// does; basp.md 2.5), attention runs on all rows of the group for 1/P of the heads, and the output is exchanged back.
+// Backward mirrors it: dO in, dQ, dK and dV out. KV heads are repeated where P exceeds them.
 //
 // Pipelines with slices: the K and V of a chunk stay (instance 0) for the later slices of its sequence, whose attention
 // reads them as further operands; their gradients appear when the last slice runs backward and grow until the chunk's
@@ -46,7 +46,7 @@ class HeadParallelScheme : public AttentionScheme {
 
  private:
   bool exchanged() const { return group_size_ > 1; }
-  bool direct() const { return group_size_ == 1 && !context_; }  // attention reads the projection's output in place
+  bool direct() const { return group_size_ == 1 && !context_; }     // attention reads the projection's output in place
   View part(const TensorRef& qkv, Access access, int which) const;  // 0 Q, 1 K, 2 V columns of a qkv-shaped tensor
   View heads(const TensorRef& ref, Access access) const { return builder_->whole(ref, access); }
   Op attention_op(const ForwardMode& mode, bool backward) const;
@@ -64,7 +64,7 @@ class HeadParallelScheme : public AttentionScheme {
   PieceSlot pieces_ = 0;
   ChunkListSlot context_list_ = -1, first_touched_ = -1;
   ExchangeSlot q_to_heads_ = -1, kv_to_heads_ = -1, q_to_tokens_ = -1, kv_to_tokens_ = -1;
-  TensorKindId in_heads_[3] = {-1, -1, -1};       // q, k, v with this rank's heads
+  TensorKindId in_heads_[3] = {-1, -1, -1};  // q, k, v with this rank's heads
   TensorKindId in_heads_grad_[3] = {-1, -1, -1};
   TensorKindId output_ = -1, output_grad_ = -1, lse_ = -1;
   TensorKindId q_blocks_ = -1, kv_blocks_[2] = {-1, -1};  // rows repacked by member: send and receive buffers

@@ -61,7 +61,8 @@ void StepBuilder::write_gather(SegmentWriter& w, const ParameterUnit& unit, std:
 
 void StepBuilder::write_acquire_grads(SegmentWriter& w, const ParameterUnit& unit) const {
   if (!per_chunk()) return;
-  // Bias, QK-norm and padding get no gradient from any op: they are zeroed so that the reduction reads what was written.
+  // Bias, QK-norm and padding get no gradient from any op: they are zeroed so that the reduction reads what was
+  // written.
   const std::int64_t used = unit.per_layer ? unit.elements - layer_parameters_.extra : unit.elements;
   View rest = matrix_of(unit_tensor(unit, unit.gradients), Access::kWrite, used, unit.padded - used, 1);
   w.elementwise("zero_grad_tail", Function::kZero, {rest}).acquires({unit_tensor(unit, unit.gradients)});
@@ -124,8 +125,9 @@ void StepBuilder::write_forward_ops(SegmentWriter& w, const ForwardMode& mode) c
          all(attention_.qkv, Access::kWrite))
       .acquires({layer_tensor(attention_.qkv, i)})
       .releases_if(!mode.keep, {layer_tensor(t.attention_norm_output, i)});
-  w.elementwise("rope", Function::kRope,
-                {columns_of(layer_tensor(attention_.qkv, i), Access::kAccumulate, 0, model_.q_width() + model_.kv_width())})
+  w.elementwise(
+       "rope", Function::kRope,
+       {columns_of(layer_tensor(attention_.qkv, i), Access::kAccumulate, 0, model_.q_width() + model_.kv_width())})
       .records(attention_.qkv_ready);
   scheme_.forward(w, mode);
   w.gemm("attention_projection", all(attention_.attention_output, Access::kRead),
@@ -136,8 +138,9 @@ void StepBuilder::write_forward_ops(SegmentWriter& w, const ForwardMode& mode) c
                 {input, all(t.projection, Access::kRead), all(t.residual, Access::kWrite)})
       .acquires({layer_tensor(t.residual, i)})
       .releases({layer_tensor(t.projection, i)});
-  w.elementwise("ffn_norm", Function::kRmsNorm,
-                {all(t.residual, Access::kRead), weight(layer_, use, at.ffn_norm, d, 1), all(t.ffn_norm_output, Access::kWrite)})
+  w.elementwise(
+       "ffn_norm", Function::kRmsNorm,
+       {all(t.residual, Access::kRead), weight(layer_, use, at.ffn_norm, d, 1), all(t.ffn_norm_output, Access::kWrite)})
       .acquires({layer_tensor(t.ffn_norm_output, i)});
   w.gemm("gate_up", all(t.ffn_norm_output, Access::kRead), weight(layer_, use, at.gate_up, d, 2 * model_.ffn),
          all(t.gate_up, Access::kWrite))
@@ -151,8 +154,9 @@ void StepBuilder::write_forward_ops(SegmentWriter& w, const ForwardMode& mode) c
          all(t.ffn_output, Access::kWrite))
       .acquires({layer_tensor(t.ffn_output, i)})
       .releases_if(!mode.keep, {layer_tensor(t.activated, i)});
-  w.elementwise("ffn_add", Function::kAdd,
-                {all(t.residual, Access::kRead), all(t.ffn_output, Access::kRead), builder_.whole(output, Access::kWrite)})
+  w.elementwise(
+       "ffn_add", Function::kAdd,
+       {all(t.residual, Access::kRead), all(t.ffn_output, Access::kRead), builder_.whole(output, Access::kWrite)})
       .acquires({output})
       .releases({layer_tensor(t.ffn_output, i)})
       .releases_if(!mode.keep, {layer_tensor(t.residual, i)})
@@ -201,9 +205,9 @@ void StepBuilder::write_backward_ops(SegmentWriter& w, const ForwardMode& mode) 
   w.gemm("projection_weight_grad", saved(attention_.attention_output), grad(hidden_grad_, Access::kRead),
          weight_grad(layer_, at.output, model_.q_width(), d), true, false);
   scheme_.backward(w, mode);
-  w.elementwise("rope_backward", Function::kRopeBackward,
-                {columns_of(chunk_tensor(attention_.qkv_grad), Access::kAccumulate, 0,
-                            model_.q_width() + model_.kv_width())});
+  w.elementwise(
+      "rope_backward", Function::kRopeBackward,
+      {columns_of(chunk_tensor(attention_.qkv_grad), Access::kAccumulate, 0, model_.q_width() + model_.kv_width())});
   w.gemm("qkv_input_grad", grad(attention_.qkv_grad, Access::kRead), weight(layer_, 1, at.qkv, d, qkv_width),
          grad(t.attention_norm_grad, Access::kWrite), false, true)
       .acquires({chunk_tensor(t.attention_norm_grad)});

@@ -29,10 +29,10 @@ constexpr int kMostRingRanks = 1024;
 
 // What one member does at one step.
 struct RingStepShape {
-  RowMapPtr block_rows;    // rows of the block at hand; equal in number on all members
-  RowListPtr query_rows;   // own rows that see the block (step 0: all)
-  RowListPtr key_rows;     // rows of the block that own queries see (step 0: all)
-  PieceListPtr pieces;     // rows count within query_rows and key_rows
+  RowMapPtr block_rows;   // rows of the block at hand; equal in number on all members
+  RowListPtr query_rows;  // own rows that see the block (step 0: all)
+  RowListPtr key_rows;    // rows of the block that own queries see (step 0: all)
+  PieceListPtr pieces;    // rows count within query_rows and key_rows
 };
 
 class RingScheme : public AttentionScheme {

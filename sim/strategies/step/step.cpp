@@ -7,7 +7,9 @@
 namespace longhaul {
 namespace {
 
-std::int64_t round_up(std::int64_t value, std::int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
 
 }  // namespace
 
@@ -149,8 +151,8 @@ void StepBuilder::set_rows(ShapeSet& shape, const RowMapPtr& rows) const {
 std::vector<TensorRef> StepBuilder::resident(int first_layer, int layers, bool embedding, bool head) const {
   std::vector<TensorRef> tensors;
   const auto add = [&](const ParameterUnit& unit, std::int16_t layer) {
-    const TensorKindId kinds[] = {zero3() ? unit.shard : unit.parameters, zero3() ? unit.gradient_shard : unit.gradients,
-                                  unit.state};
+    const TensorKindId kinds[] = {zero3() ? unit.shard : unit.parameters,
+                                  zero3() ? unit.gradient_shard : unit.gradients, unit.state};
     for (const TensorKindId kind : kinds) tensors.push_back(unit_tensor(unit, kind, 0, layer));
   };
   if (embedding) add(embedding_, 0);
@@ -163,9 +165,7 @@ std::vector<TensorRef> StepBuilder::resident(int first_layer, int layers, bool e
 
 namespace {
 
-Block once(SegmentId segment, int layer, int chunk) {
-  return {segment, static_cast<std::int16_t>(layer), 1, 1, chunk};
-}
+Block once(SegmentId segment, int layer, int chunk) { return {segment, static_cast<std::int16_t>(layer), 1, 1, chunk}; }
 
 void add_once(Program& program, SegmentId segment, int layer, int chunk) {
   if (segment >= 0) program.blocks.push_back(once(segment, layer, chunk));

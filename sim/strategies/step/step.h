@@ -1,14 +1,15 @@
 // One training step of a transformer as segments of op templates: embedding, layers, head and loss, their backward
-// passes, ZeRO 0 and 3, optimizer. A strategy adds an attention scheme, the shapes of its ranks and chunks, and programs.
+// passes, ZeRO 0 and 3, optimizer. A strategy adds an attention scheme, the shapes of its ranks and chunks, and
+// programs.
 //
 // Layer (model.h): 11 forward ops besides attention, 13 backward. Under full recompute only the layer input (`hidden`)
-// is kept; the backward pass first repeats the layer with tensor instance 1. ZeRO 3: the weights of a layer are gathered
-// over the zero group one layer ahead of their use (a gather waits until the unit before it has begun), on the zero
-// group's stream, forward and backward; gradients are reduce-scattered a layer at a time. ZeRO 0: gradients are all-reduced a layer at a time in the last backward pass.
-// Gradients and gathered weights are bf16 (2 + 2 + 12 bytes a parameter with AdamW's fp32 state; basp.md 3.7).
-// With `gather_once` (pipelines whose stages are small) the step begins with all gathers, gradients accumulate unsharded
-// and are reduce-scattered in the last backward pass.
-// The optimizer state is one flat tensor of 3 fp32 columns (master weight and two moments).
+// is kept; the backward pass first repeats the layer with tensor instance 1. ZeRO 3: the weights of a layer are
+// gathered over the zero group one layer ahead of their use (a gather waits until the unit before it has begun), on the
+// zero group's stream, forward and backward; gradients are reduce-scattered a layer at a time. ZeRO 0: gradients are
+// all-reduced a layer at a time in the last backward pass. Gradients and gathered weights are bf16 (2 + 2 + 12 bytes a
+// parameter with AdamW's fp32 state; basp.md 3.7). With `gather_once` (pipelines whose stages are small) the step
+// begins with all gathers, gradients accumulate unsharded and are reduce-scattered in the last backward pass. The
+// optimizer state is one flat tensor of 3 fp32 columns (master weight and two moments).
 #pragma once
 
 #include <memory>
@@ -20,26 +21,26 @@ namespace longhaul {
 
 // A contiguous range of the model's parameters that is gathered, reduced and updated as one.
 struct ParameterUnit {
-  std::string name;               // "embedding", "layer", "head"
-  std::int64_t elements = 0;      // without padding
-  std::int64_t padded = 0;        // multiple of the zero group's size
+  std::string name;           // "embedding", "layer", "head"
+  std::int64_t elements = 0;  // without padding
+  std::int64_t padded = 0;    // multiple of the zero group's size
   bool per_layer = false;
-  TensorKindId parameters = -1;   // full (ZeRO 0: resident; ZeRO 3: gathered)
-  TensorKindId shard = -1;        // ZeRO 3: resident shard
-  TensorKindId gradients = -1;    // full (ZeRO 0: resident)
+  TensorKindId parameters = -1;  // full (ZeRO 0: resident; ZeRO 3: gathered)
+  TensorKindId shard = -1;       // ZeRO 3: resident shard
+  TensorKindId gradients = -1;   // full (ZeRO 0: resident)
   TensorKindId gradient_shard = -1;
-  TensorKindId reduced = -1;      // ZeRO 3 with several chunks: what a reduce-scatter returns before it is added
-  TensorKindId state = -1;        // optimizer
+  TensorKindId reduced = -1;  // ZeRO 3 with several chunks: what a reduce-scatter returns before it is added
+  TensorKindId state = -1;    // optimizer
 };
 
 struct StepOptions {
   Training training;
-  int zero_ranks = 1;      // members of each zero group; all the same
-  int replicas = 1;        // zero groups that hold the same parameters: their gradients are all-reduced once, at the end
-  int chunks = 1;          // backward passes of a rank in the step
-  bool context = false;    // pipelines with slices: some chunks keep keys and values for later ones
+  int zero_ranks = 1;    // members of each zero group; all the same
+  int replicas = 1;      // zero groups that hold the same parameters: their gradients are all-reduced once, at the end
+  int chunks = 1;        // backward passes of a rank in the step
+  bool context = false;  // pipelines with slices: some chunks keep keys and values for later ones
   bool gather_once = false;  // ZeRO 3: weights are gathered once a step and gradients reduced once, not for every chunk
-  bool pipeline = false;   // layers of a stage: hidden rows and their gradients come and go by pipeline edges
+  bool pipeline = false;     // layers of a stage: hidden rows and their gradients come and go by pipeline edges
 };
 
 // The step's segments. An id of -1 means that the step does not have it.
@@ -48,10 +49,10 @@ struct StepSegments {
   SegmentId gather_layer_forward = -1, gather_layer_backward = -1;
   SegmentId prepare_embedding = -1, prepare_layer = -1, prepare_head = -1;  // gather_once: weights and zero gradients
   SegmentId embedding = -1, embedding_backward = -1, embedding_backward_last = -1;
-  SegmentId layer = -1, layer_context = -1;                      // forward
-  SegmentId layer_backward = -1, layer_backward_last = -1;       // recompute included
+  SegmentId layer = -1, layer_context = -1;                 // forward
+  SegmentId layer_backward = -1, layer_backward_last = -1;  // recompute included
   SegmentId layer_backward_context = -1, layer_backward_context_last = -1;
-  SegmentId head = -1, head_last = -1;                           // head, loss and their backward
+  SegmentId head = -1, head_last = -1;  // head, loss and their backward
   SegmentId receive_forward = -1, send_forward = -1, receive_backward = -1, send_backward = -1;  // pipeline edges
   SegmentId optimizer_embedding = -1, optimizer_layer = -1, optimizer_head = -1;
 };

@@ -5,8 +5,9 @@ namespace longhaul {
 
 SegmentId StepBuilder::embedding_segment() {
   SegmentWriter w(builder_, Pass::kForward);
-  w.elementwise("embedding", Function::kEmbedding,
-                {weight(embedding_, 0, 0, model_.vocab, model_.hidden), builder_.whole(layer_tensor(hidden_), Access::kWrite)})
+  w.elementwise(
+       "embedding", Function::kEmbedding,
+       {weight(embedding_, 0, 0, model_.vocab, model_.hidden), builder_.whole(layer_tensor(hidden_), Access::kWrite)})
       .acquires({layer_tensor(hidden_)})
       .releases_if(per_chunk(), {unit_tensor(embedding_, embedding_.parameters)});
   if (zero3()) w.waits(params_ready_);
@@ -83,8 +84,9 @@ SegmentId StepBuilder::prepare_segment(const ParameterUnit& unit) {
   SegmentWriter w(builder_, Pass::kForward);
   const TensorRef full = unit_tensor(unit, unit.parameters);
   const TensorRef gradients = unit_tensor(unit, unit.gradients);
-  w.collective("gather_" + unit.name, CollectiveKind::kAllGather, zero_role_,
-               {{builder_.whole(unit_tensor(unit, unit.shard), Access::kRead), builder_.whole(full, Access::kWrite), -1}})
+  w.collective(
+       "gather_" + unit.name, CollectiveKind::kAllGather, zero_role_,
+       {{builder_.whole(unit_tensor(unit, unit.shard), Access::kRead), builder_.whole(full, Access::kWrite), -1}})
       .acquires({full})
       .records(params_ready_);
   w.elementwise("zero_" + unit.name + "_grads", Function::kZero, {builder_.whole(gradients, Access::kWrite)})

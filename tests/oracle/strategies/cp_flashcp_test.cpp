@@ -126,8 +126,8 @@ TEST(FlashCpOracle, ExchangeSolvesTokensAndPairs) {
           state.rank_tokens = a + other_tokens;
           state.rank_pairs = causal_pairs(a) + other_pairs;
           state.target_tokens = other_tokens + keep_a + (b - keep_b);
-          state.target_pairs = static_cast<double>(other_pairs + causal_pairs(keep_a) +
-                                                   shard_pairs(keep_b, b - keep_b));
+          state.target_pairs =
+              static_cast<double>(other_pairs + causal_pairs(keep_a) + shard_pairs(keep_b, b - keep_b));
           const auto exchange = two_document_exchange(state);
           ASSERT_TRUE(exchange.has_value());
           EXPECT_EQ(exchange->keep_a, keep_a);
@@ -147,8 +147,8 @@ TEST(FlashCpOracle, ExchangeIsNearestOfAllCuts) {
     const auto exchange = two_document_exchange(state);
     double best = -1;
     const auto gap = [&](std::int64_t keep_a, std::int64_t keep_b) {
-      const std::int64_t pairs = state.rank_pairs - causal_pairs(state.a) + causal_pairs(keep_a) +
-                                 shard_pairs(keep_b, state.b - keep_b);
+      const std::int64_t pairs =
+          state.rank_pairs - causal_pairs(state.a) + causal_pairs(keep_a) + shard_pairs(keep_b, state.b - keep_b);
       return std::abs(static_cast<double>(pairs) - state.target_pairs);
     };
     for (std::int64_t keep_a = 0; keep_a <= state.a; ++keep_a) {

@@ -32,8 +32,7 @@ void check_plan(const CpPlan& plan, const Documents& documents, std::int64_t ran
 
 FlashCpOptions some_options() {
   FlashCpOptions options;
-  options.cut_rule =
-      *rc::gen::element(FlashCutRule::kEqualise, FlashCutRule::kEqualiseSwap, FlashCutRule::kNaive);
+  options.cut_rule = *rc::gen::element(FlashCutRule::kEqualise, FlashCutRule::kEqualiseSwap, FlashCutRule::kNaive);
   options.count_per_doc_pairs = *rc::gen::arbitrary<bool>();
   return options;
 }
@@ -126,8 +125,7 @@ RC_GTEST_PROP(FlashCp, AllPerDocIsPerDoc, ()) {
   std::stable_sort(documents.begin(), documents.end(),
                    [](const PlannedDocument& a, const PlannedDocument& b) { return a.tokens > b.tokens; });
   const auto ranks = *rc::gen::inRange<std::int64_t>(2, 17);
-  const CpLoads flash =
-      cp_loads(*plan_flashcp_with(documents, ranks, static_cast<std::int64_t>(documents.size())));
+  const CpLoads flash = cp_loads(*plan_flashcp_with(documents, ranks, static_cast<std::int64_t>(documents.size())));
   const CpLoads per_doc = cp_loads(*plan_per_doc_cp(documents, ranks));
   for (std::size_t rank = 0; rank < flash.ranks.size(); ++rank) {
     RC_ASSERT(flash.ranks[rank].tokens == per_doc.ranks[rank].tokens);

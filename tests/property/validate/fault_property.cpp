@@ -134,8 +134,10 @@ TEST_P(PlantedFaults, MissingOrRepeatedPiece) {
         PieceListPtr& list = faulty.shapes[static_cast<std::size_t>(shape)].pieces[static_cast<std::size_t>(slot)];
         std::vector<Piece> pieces = list->pieces;
         if (pieces.empty()) continue;
-        if (repeat) pieces.push_back(pieces.back());
-        else pieces.pop_back();
+        if (repeat)
+          pieces.push_back(pieces.back());
+        else
+          pieces.pop_back();
         list = make_piece_list(std::move(pieces));
         ++planted;
         EXPECT_FALSE(check_coverage(faulty).empty()) << "shape " << shape << ", slot " << slot;

@@ -44,9 +44,14 @@ int shared_degree(const DrawInteger& draw, int ranks) {
 Degrees draw_degrees(const Strategy& strategy, const DrawInteger& draw, int ranks) {
   Degrees degrees;
   switch (strategy.family) {
-    case StrategyFamily::kData: break;
-    case StrategyFamily::kContext: degrees.cp = shared_degree(draw, ranks); break;
-    case StrategyFamily::kSequence: degrees.sp = shared_degree(draw, ranks); break;
+    case StrategyFamily::kData:
+      break;
+    case StrategyFamily::kContext:
+      degrees.cp = shared_degree(draw, ranks);
+      break;
+    case StrategyFamily::kSequence:
+      degrees.sp = shared_degree(draw, ranks);
+      break;
     case StrategyFamily::kPipeline:
       degrees.pp = shared_degree(draw, ranks);
       degrees.sp = static_cast<int>(pick(draw, divisors(ranks / degrees.pp)));
@@ -160,10 +165,18 @@ std::vector<CornerCase> corner_cases(const Strategy& strategy) {
   constexpr int kRanks = 4;
   Degrees degrees;
   switch (strategy.family) {
-    case StrategyFamily::kData: degrees.dp = kRanks; break;
-    case StrategyFamily::kContext: degrees.cp = kRanks; break;
-    case StrategyFamily::kSequence: degrees.sp = kRanks; break;
-    case StrategyFamily::kPipeline: degrees.pp = degrees.sp = 2; break;
+    case StrategyFamily::kData:
+      degrees.dp = kRanks;
+      break;
+    case StrategyFamily::kContext:
+      degrees.cp = kRanks;
+      break;
+    case StrategyFamily::kSequence:
+      degrees.sp = kRanks;
+      break;
+    case StrategyFamily::kPipeline:
+      degrees.pp = degrees.sp = 2;
+      break;
   }
   Degrees one = degrees;
   one.dp = 1;  // a single document cannot fill several replicas

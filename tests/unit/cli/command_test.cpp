@@ -1,10 +1,10 @@
 // The command as scripts see it: exit codes, every error at once, nothing written on error, stable output.
-#include "tests/unit/cli/command_line.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+
+#include "tests/unit/cli/command_line.h"
 
 namespace longhaul::command_line {
 namespace {
@@ -84,7 +84,8 @@ TEST(Compare, PrintsTheResultsAsJsonAndCsv) {
   const std::string csv = longhaul("compare ./small.json --out printed --format csv").out;
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 5) << csv;  // a header and four rows
   const Output table = longhaul("compare ./small.json --out printed");
-  EXPECT_NE(table.out.find("csbp: not applicable: runs block diffusion, not causal language models"), std::string::npos);
+  EXPECT_NE(table.out.find("csbp: not applicable: runs block diffusion, not causal language models"),
+            std::string::npos);
   std::size_t line = 0;
   for (const char c : table.out) {
     line = c == '\n' ? 0 : line + 1;
@@ -110,15 +111,17 @@ TEST(Compare, ListsEveryErrorAndWritesNothing) {
   EXPECT_TRUE(output.out.empty()) << output.out;
   EXPECT_FALSE(std::filesystem::exists(scratch() / "wrong-out"));
   for (const char* part :
-       {"./wrong.json: /topology: ", "did you mean \"dgx-h200-ndr\"?", "./wrong.json: /gpus: ", "./wrong.json: /modle: ",
-        "did you mean \"model\"?", "did you mean \"llama3-8b\"?", "/documents/lengths: ", "did you mean \"wlb\"?",
-        "/documents/context_tokens: ", "/strategies/0", "did you mean \"flashcp\"?", "/strategies/2"}) {
+       {"./wrong.json: /topology: ", "did you mean \"dgx-h200-ndr\"?",
+        "./wrong.json: /gpus: ", "./wrong.json: /modle: ", "did you mean \"model\"?", "did you mean \"llama3-8b\"?",
+        "/documents/lengths: ", "did you mean \"wlb\"?", "/documents/context_tokens: ", "/strategies/0",
+        "did you mean \"flashcp\"?", "/strategies/2"}) {
     EXPECT_NE(output.err.find(part), std::string::npos) << part << " is missing in\n" << output.err;
   }
 }
 
 TEST(Compare, LayoutAndBatchFaultsAreErrorsOfTheEntry) {
-  const std::string layout = study_with("layout.json", "\"flashcp\"", R"({"name": "flashcp", "layout": {"cp": 4, "dp": 4}})");
+  const std::string layout =
+      study_with("layout.json", "\"flashcp\"", R"({"name": "flashcp", "layout": {"cp": 4, "dp": 4}})");
   Output output = longhaul("compare ./" + layout + " --out none");
   EXPECT_EQ(output.code, 2);
   EXPECT_NE(output.err.find("./layout.json: /strategies/1/layout: "), std::string::npos) << output.err;
@@ -137,8 +140,7 @@ TEST(Compare, LayoutAndBatchFaultsAreErrorsOfTheEntry) {
 }
 
 TEST(Compare, UnknownPolicyOptionNamesTheNearest) {
-  const std::string file =
-      study_with("option.json", "\"flashcp\"", R"({"name": "flashcp", "imbalance_limt": 1.05})");
+  const std::string file = study_with("option.json", "\"flashcp\"", R"({"name": "flashcp", "imbalance_limt": 1.05})");
   const Output output = longhaul("compare ./" + file);
   EXPECT_EQ(output.code, 2);
   EXPECT_NE(output.err.find("/strategies/1/imbalance_limt: unknown key; expected one of "), std::string::npos);

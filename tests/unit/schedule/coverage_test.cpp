@@ -30,9 +30,9 @@ Piece make_piece(std::int64_t q_row, std::int64_t q_count, std::int64_t q_token,
 // Rank 0 has queries 0-3, rank 1 queries 4-7, both all keys.
 struct Causal {
   SmallSchedule small;
-  std::vector<Piece> pieces[2] = {{make_piece(0, 4, 0, 0, 4, 0, MaskRule::kCausal)},
-                                  {make_piece(0, 4, 4, 0, 4, 0, MaskRule::kFull),
-                                   make_piece(0, 4, 4, 4, 4, 4, MaskRule::kCausal)}};
+  std::vector<Piece> pieces[2] = {
+      {make_piece(0, 4, 0, 0, 4, 0, MaskRule::kCausal)},
+      {make_piece(0, 4, 4, 0, 4, 0, MaskRule::kFull), make_piece(0, 4, 4, 4, 4, 4, MaskRule::kCausal)}};
   GroupRole head_role = -1;
 
   std::vector<std::string> violations(const CoverageOptions& options = {}) {

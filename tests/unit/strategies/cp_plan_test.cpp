@@ -71,8 +71,7 @@ TEST(CpPlan, ReasonsWhereItCannotBeApplied) {
   EXPECT_EQ(plan_flashcp({}, 2).error(), "the sequence has no documents");
   EXPECT_EQ(plan_flashcp_with({}, 2, 0).error(), "the sequence has no documents");
   EXPECT_EQ(flashcp_candidates({}, 2).error(), "the sequence has no documents");
-  EXPECT_EQ(plan_flashcp_scored({}, 2, {}, [](const CpPlan&) { return 0.0; }).error(),
-            "the sequence has no documents");
+  EXPECT_EQ(plan_flashcp_scored({}, 2, {}, [](const CpPlan&) { return 0.0; }).error(), "the sequence has no documents");
 }
 
 // One token on four ranks: every plan has max/mean 4, so no limit can hold; the least Per-Doc set is taken.
@@ -139,8 +138,7 @@ TEST(CpPlanJson, NamesShardsAndBytes) {
   EXPECT_EQ(json["padding"], 1);
   EXPECT_EQ(json["pairs"], 16);
   EXPECT_EQ(json["gather_bytes_per_rank_layer"], 2 * 1 * 4 * 16 * 2);
-  EXPECT_EQ(json["per_rank"][1]["shards"].dump(),
-            R"([{"document":1,"first_token":1,"tokens":3},{"padding":1}])");
+  EXPECT_EQ(json["per_rank"][1]["shards"].dump(), R"([{"document":1,"first_token":1,"tokens":3},{"padding":1}])");
   EXPECT_EQ(json["per_rank"][1]["needed_tokens"], 1);
 }
 

@@ -48,8 +48,7 @@ TEST(RingTime, ClosedForm) {
                                  RingTimes{0, 0, 7, 3}, RingTimes{7, 3, 0, 0}}) {
         const std::int64_t n = ranks;
         const std::int64_t forward = (n - 1) * std::max(t.forward, t.hop) + t.forward;
-        const std::int64_t backward = std::max(t.backward, t.hop) +
-                                      (n - 2) * std::max(t.backward, t.grad_hop + t.hop) +
+        const std::int64_t backward = std::max(t.backward, t.hop) + (n - 2) * std::max(t.backward, t.grad_hop + t.hop) +
                                       std::max(t.backward, t.grad_hop) + t.grad_hop;
         EXPECT_EQ(step_time(*schedule, t), layers * (forward + backward)) << ranks << " ranks, hop " << t.hop;
       }

@@ -50,8 +50,7 @@ TEST(Study, CandidateDegreesAreAllProducts) {
   EXPECT_EQ(candidate_degrees(StrategyFamily::kContext, setup),
             (std::vector<Degrees>{{1, 8, 1, 1}, {1, 4, 1, 2}, {1, 2, 1, 4}}));
   EXPECT_EQ(candidate_degrees(StrategyFamily::kPipeline, setup),
-            (std::vector<Degrees>{
-                {8, 1, 1, 1}, {4, 1, 2, 1}, {4, 1, 1, 2}, {2, 1, 4, 1}, {2, 1, 2, 2}, {2, 1, 1, 4}}));
+            (std::vector<Degrees>{{8, 1, 1, 1}, {4, 1, 2, 1}, {4, 1, 1, 2}, {2, 1, 4, 1}, {2, 1, 2, 2}, {2, 1, 1, 4}}));
 }
 
 TEST(Study, BaselinesRunAtTheEntrysMicroBatch) {
@@ -81,8 +80,8 @@ TEST(Study, OneLabelBringsTheBaselineAlong) {
   EXPECT_TRUE(entry_of(of, "allgather-cp").hidden);
   EXPECT_EQ(of.entries[static_cast<std::size_t>(of.winner)].label, "flashcp") << "a hidden row never wins";
   const EntryResult& flashcp = entry_of(of, "flashcp");
-  EXPECT_DOUBLE_EQ(*flashcp.speedup, entry_of(of, "allgather-cp").summary->step.seconds() /
-                                         flashcp.summary->step.seconds());
+  EXPECT_DOUBLE_EQ(*flashcp.speedup,
+                   entry_of(of, "allgather-cp").summary->step.seconds() / flashcp.summary->step.seconds());
 }
 
 TEST(Study, UnknownLabelNamesTheNearest) {
@@ -143,10 +142,11 @@ TEST(Study, ResultsDoNotDependOnThreads) {
   EXPECT_EQ(rows, 9);  // five of the study; hidden: ulysses at 2 and at 1, dpp's baseline, allgather-cp with best
 }
 
-// A 8B model without ZeRO holds 16 bytes a parameter on every GPU: 128 GB, and 16,384 tokens a rank without recompute hold
-// 16,384 x 32 layers x about 0.3 MB besides.
+// A 8B model without ZeRO holds 16 bytes a parameter on every GPU: 128 GB, and 16,384 tokens a rank without recompute
+// hold 16,384 x 32 layers x about 0.3 MB besides.
 TEST(Study, ARowThatDoesNotFitKeepsItsTimesAndSaysWhatWouldFit) {
-  std::string text = replaced(kStudy, "\"zero_stage\": 3, \"recompute\": \"full\"", "\"zero_stage\": 0, \"recompute\": \"none\"");
+  std::string text =
+      replaced(kStudy, "\"zero_stage\": 3, \"recompute\": \"full\"", "\"zero_stage\": 0, \"recompute\": \"none\"");
   text = replaced(text, "[[4096, 100], [3000], [2000, 2000], [4000]]", "[[131072], [131072], [131072], [131072]]");
   const Study study = study_of(text);
   const CaseSetup setup = *set_up_case(study.cases[0], study.file);

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "sim/executor/simulate.h"
-#include "sim/study/setup.h"
 #include "sim/study/entry_run.h"
+#include "sim/study/setup.h"
 
 namespace longhaul {
 namespace {

@@ -155,8 +155,9 @@ TEST(Executor, DeadlockNamesTheMissingMember) {
         error.waiting()[0],
         "rank 0 `reduce` (forward, layer 0, chunk 0) on stream 3 waits for call 0 of group 0 (role pair): missing "
         "rank 1 (has no such call)");
-    EXPECT_EQ(error.waiting()[1], "rank 0 `zero` (forward, layer 0, chunk 0) on stream 0 waits for `reduce` (layer 0, "
-                                  "chunk 0)");
+    EXPECT_EQ(error.waiting()[1],
+              "rank 0 `zero` (forward, layer 0, chunk 0) on stream 0 waits for `reduce` (layer 0, "
+              "chunk 0)");
   }
 }
 
@@ -211,8 +212,8 @@ TEST_P(TwoRankAttention, EqualsDense) {
   const TensorKindId table = 0;
   pair.schedule.tensors.push_back(
       {"embedding_params", kFlat, 97 * 4, 1, ElementType::kBf16, MemoryCategory::kParameters});
-  const TensorKindId q = pair.tensor("q", 0, 4);         // 2 heads of 2
-  const TensorKindId kv = pair.tensor("kv", 0, 4);       // this rank's K and V (one head of 2 each)
+  const TensorKindId q = pair.tensor("q", 0, 4);    // 2 heads of 2
+  const TensorKindId kv = pair.tensor("kv", 0, 4);  // this rank's K and V (one head of 2 each)
   const TensorKindId kv_all = pair.tensor("kv_all", 1, 4);
   const TensorKindId o = pair.tensor("o", 0, 4);
   const TensorKindId lse = pair.tensor("lse", 0, 2);

@@ -1,6 +1,4 @@
 // Op families by themselves, on one rank or a group, against values made here.
-#include "validate/cpu/ops.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +8,7 @@
 #include "tests/unit/schedule/small_schedule.h"
 #include "validate/cpu/attention_kernel.h"
 #include "validate/cpu/errors.h"
+#include "validate/cpu/ops.h"
 
 namespace longhaul {
 namespace {
