@@ -217,7 +217,7 @@ class Engine {
   std::vector<Meeting> meetings_;  // by group
   std::vector<MeetingMember> members_;
   std::vector<std::int32_t> member_slot_;                        // by rank, role: index into members_, -1 if none
-  std::unordered_map<std::uint64_t, CachedTransfer> transfers_;  // looked up only, never walked
+  std::unordered_map<std::uint64_t, CachedTransfer> transfers_;  // unordered: looked up only
   std::vector<std::uint32_t> finished_;
   std::vector<TensorId> scratch_ids_;
   Time network_armed_ = Time::max();

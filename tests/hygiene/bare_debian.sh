@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Proves that `./dev` sets Longhaul up on a bare Debian 12: makes one with debootstrap, clones the last commit into it and
-# runs commands there, with an empty environment.
+# Proves that `./dev` sets Longhaul up on a bare Debian 12: makes one with debootstrap, clones the last commit into it
+# and runs commands there, with an empty environment.
 #
 # usage (root): tests/hygiene/bare_debian.sh FOLDER [DEV-COMMAND]...
 #   FOLDER       does not exist yet, outside the repository; the system is left there (remove it by `rm -rf`)

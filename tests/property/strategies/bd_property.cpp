@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include "cp_documents.h"
+#include "tests/property/strategies/cp_documents.h"
 #include "sim/strategies/block_diffusion/plan.h"
 
 namespace longhaul {
