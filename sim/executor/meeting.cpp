@@ -2,20 +2,10 @@
 #include <algorithm>
 
 #include "sim/core/invariant.h"
+#include "sim/core/mix.h"
 #include "sim/executor/engine.h"
 
 namespace longhaul {
-namespace {
-
-// Steele, Lea, Flood 2014: the finaliser of SplitMix64.
-std::uint64_t mix(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15ULL;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
-
-}  // namespace
 
 void Engine::arrive(std::int32_t rank, int id, Time now) {
   Rank& state = ranks_[static_cast<std::size_t>(rank)];

@@ -3,17 +3,10 @@
 #include <bit>
 
 #include "sim/core/invariant.h"
+#include "sim/core/mix.h"
 
 namespace longhaul {
 namespace {
-
-// The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): every input bit moves every output bit.
-std::uint64_t mix(std::uint64_t value) {
-  value += 0x9e3779b97f4a7c15ULL;
-  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  value = (value ^ (value >> 27)) * 0x94d049bb133111ebULL;
-  return value ^ (value >> 31);
-}
 
 std::uint64_t position_hash(DocumentId document, std::int64_t position, std::uint64_t salt) {
   return mix(mix(static_cast<std::uint64_t>(document) ^ salt) + static_cast<std::uint64_t>(position));

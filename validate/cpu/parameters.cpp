@@ -4,17 +4,10 @@
 #include <cmath>
 
 #include "sim/core/invariant.h"
+#include "sim/core/mix.h"
 
 namespace longhaul {
 namespace {
-
-// SplitMix64's finaliser: a counter-based generator, so that a value needs no neighbour.
-std::uint64_t mix(std::uint64_t value) {
-  value += 0x9e3779b97f4a7c15ULL;
-  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  value = (value ^ (value >> 27)) * 0x94d049bb133111ebULL;
-  return value ^ (value >> 31);
-}
 
 // Fills consecutive ranges of one unit.
 class Filler {
