@@ -139,82 +139,112 @@ std::vector<CpRankShape> full_gather_shapes(const CpPlan& plan) {
   return shapes;
 }
 
-std::vector<CpRankShape> sharding_aware_shapes(const CpPlan& plan) {
-  const GatheredRows gathered = gather_rows(plan, true);
-  // Per-Doc documents are needed nearly everywhere: all ranks share their place and their copy lists.
-  std::map<DocumentId, std::int64_t> common_base;
-  std::vector<RowRun> common_runs;
-  CopyLists common_copy;
-  std::int64_t common_rows = 0;
+namespace {
+
+// Rows in token order: where each document's begin, and the runs that make them up.
+struct OrderedRows {
+  std::map<DocumentId, std::int64_t> base;
+  std::vector<RowRun> runs;
+  std::int64_t rows = 0;
+
+  void add(DocumentId document, std::int64_t tokens) {
+    base[document] = rows;
+    runs.push_back({document, TokenView::kClean, 0, tokens});
+    rows += tokens;
+  }
+};
+
+// Per-Doc documents are needed nearly everywhere: all ranks share their place and their copy lists.
+OrderedRows common_rows(const CpPlan& plan, const GatheredRows& gathered, GatherShape& common) {
+  OrderedRows ordered;
+  CopyLists copy;
   for (const DocumentId document : plan.per_doc_documents) {
     const auto found = gathered.of_document.find(document);
     if (found == gathered.of_document.end()) continue;  // came to stand whole on one rank
-    common_base[document] = common_rows;
     for (const PlacedShard& placed : found->second) {
-      common_copy.add(placed.row, common_rows + placed.shard.prefix, placed.shard.tokens);
+      copy.add(placed.row, ordered.rows + placed.shard.prefix, placed.shard.tokens);
     }
-    const std::int64_t tokens = found->second.front().shard.document_tokens;
-    common_runs.push_back({document, TokenView::kClean, 0, tokens});
-    common_rows += tokens;
+    ordered.add(document, found->second.front().shard.document_tokens);
   }
-  GatherShape common;
   common.padded_rows = gathered.padded;
   common.gathered_rows = gathered.map;
-  set_copy(common.common_source, common.common_target, common_copy);
+  set_copy(common.common_source, common.common_target, copy);
+  return ordered;
+}
 
+// Of the documents outside `common`: the end of the furthest shard on this rank that looks back.
+std::map<DocumentId, std::int64_t> furthest_ends(const std::vector<PlacedShard>& own, const OrderedRows& common) {
+  std::map<DocumentId, std::int64_t> furthest;
+  for (const PlacedShard& placed : own) {
+    const Shard& shard = placed.shard;
+    if (shard.is_padding() || shard.prefix == 0 || common.base.count(shard.document) > 0) continue;
+    std::int64_t& end = furthest[shard.document];
+    end = std::max(end, shard.prefix + shard.tokens);
+  }
+  return furthest;
+}
+
+// Own rows that the ordered copy needs. Own shards of a common document came back through the gather, but for the last
+// one, which is not sent.
+CopyLists local_copy(const std::vector<PlacedShard>& own, const OrderedRows& common, const OrderedRows& ordered,
+                     const std::map<DocumentId, std::int64_t>& furthest) {
+  CopyLists local;
+  for (const PlacedShard& placed : own) {
+    const Shard& shard = placed.shard;
+    if (shard.is_padding()) continue;
+    const auto end = furthest.find(shard.document);
+    std::int64_t rows = 0;
+    if (common.base.count(shard.document) > 0)
+      rows = shard.is_last() ? shard.tokens : 0;
+    else if (end != furthest.end())
+      rows = std::min(shard.tokens, end->second - shard.prefix);
+    if (rows > 0) local.add(placed.row, ordered.base.at(shard.document) + shard.prefix, rows);
+  }
+  return local;
+}
+
+// The ordered rows, copies and pieces of one rank; `shape.gather` holds what all ranks share.
+void set_rank_shape(CpRankShape& shape, const GatheredRows& gathered, const OrderedRows& common,
+                    const std::vector<PlacedShard>& own, std::size_t rank) {
+  const std::map<DocumentId, std::int64_t> furthest = furthest_ends(own, common);
+  OrderedRows ordered = common;
+  CopyLists remote;
+  for (const auto& [document, end] : furthest) {
+    const auto found = gathered.of_document.find(document);
+    if (found != gathered.of_document.end()) {
+      for (const PlacedShard& placed : found->second) {
+        const std::int64_t rows = std::min(placed.shard.tokens, end - placed.shard.prefix);
+        if (placed.rank != rank && rows > 0) remote.add(placed.row, ordered.rows + placed.shard.prefix, rows);
+      }
+    }
+    ordered.add(document, end);
+  }
+  CopyLists local = local_copy(own, common, ordered, furthest);
+  set_copy(shape.gather.gathered_source, shape.gather.gathered_target, remote);
+  set_copy(shape.gather.local_source, shape.gather.local_target, local);
+  std::vector<Piece> pieces;
+  for (const PlacedShard& placed : own) {
+    if (placed.shard.is_padding()) continue;
+    pieces.push_back(placed.shard.prefix == 0 ? causal_piece(placed, placed.row, 0)
+                                              : causal_piece(placed, ordered.base.at(placed.shard.document), 1));
+  }
+  shape.gather.ordered_rows = make_row_map(std::move(ordered.runs));
+  shape.pieces = make_piece_list(std::move(pieces));
+}
+
+}  // namespace
+
+std::vector<CpRankShape> sharding_aware_shapes(const CpPlan& plan) {
+  const GatheredRows gathered = gather_rows(plan, true);
+  GatherShape shared;
+  const OrderedRows common = common_rows(plan, gathered, shared);
   std::vector<CpRankShape> shapes;
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
-    const std::vector<PlacedShard> own = place(plan.ranks[rank], rank);
-    std::map<DocumentId, std::int64_t>
-        furthest;  // documents outside the common ones: end of the last shard that looks back
-    for (const PlacedShard& placed : own) {
-      const Shard& shard = placed.shard;
-      if (shard.is_padding() || shard.prefix == 0 || common_base.count(shard.document) > 0) continue;
-      std::int64_t& end = furthest[shard.document];
-      end = std::max(end, shard.prefix + shard.tokens);
-    }
-    std::map<DocumentId, std::int64_t> base = common_base;
-    std::vector<RowRun> runs = common_runs;
-    std::int64_t row = common_rows;
-    CopyLists remote, local;
-    for (const auto& [document, end] : furthest) {
-      base[document] = row;
-      runs.push_back({document, TokenView::kClean, 0, end});
-      const auto found = gathered.of_document.find(document);
-      if (found != gathered.of_document.end()) {
-        for (const PlacedShard& placed : found->second) {
-          const std::int64_t rows = std::min(placed.shard.tokens, end - placed.shard.prefix);
-          if (placed.rank != rank && rows > 0) remote.add(placed.row, row + placed.shard.prefix, rows);
-        }
-      }
-      row += end;
-    }
-    for (const PlacedShard& placed : own) {
-      const Shard& shard = placed.shard;
-      if (shard.is_padding()) continue;
-      const bool in_common = common_base.count(shard.document) > 0;
-      const auto end = furthest.find(shard.document);
-      // Own shards of a common document came back through the gather, but for the last one, which is not sent.
-      if (in_common && shard.is_last()) local.add(placed.row, base.at(shard.document) + shard.prefix, shard.tokens);
-      if (!in_common && end != furthest.end()) {
-        const std::int64_t rows = std::min(shard.tokens, end->second - shard.prefix);
-        if (rows > 0) local.add(placed.row, base.at(shard.document) + shard.prefix, rows);
-      }
-    }
     CpRankShape shape;
     shape.rows = rank_row_map(plan.ranks[rank]);
-    shape.gather = common;
+    shape.gather = shared;
     shape.gather.send_rows = gathered.sent[rank];
-    shape.gather.ordered_rows = make_row_map(std::move(runs));
-    set_copy(shape.gather.gathered_source, shape.gather.gathered_target, remote);
-    set_copy(shape.gather.local_source, shape.gather.local_target, local);
-    std::vector<Piece> pieces;
-    for (const PlacedShard& placed : own) {
-      if (placed.shard.is_padding()) continue;
-      pieces.push_back(placed.shard.prefix == 0 ? causal_piece(placed, placed.row, 0)
-                                                : causal_piece(placed, base.at(placed.shard.document), 1));
-    }
-    shape.pieces = make_piece_list(std::move(pieces));
+    set_rank_shape(shape, gathered, common, place(plan.ranks[rank], rank), rank);
     shapes.push_back(std::move(shape));
   }
   return shapes;
