@@ -17,17 +17,34 @@ struct Sized {
   KernelKind kernel = KernelKind::kElementwise;
 };
 
-Sized attention_time(const KernelModel& model, const OpInstance& at) {
+// Sequences that one launch takes as a batch: equal squares of a step whose sequences are one document each. Such
+// training does not pack, so its attention is the dense kernel over batch x heads, not a varlen call (basp.md 2.4: B
+// sequences of h/N heads are the thread blocks of one sequence of B h/N heads). 1 for everything else.
+std::int64_t batched_sequences(const Schedule& schedule, const PieceList& list) {
+  if (schedule.batch == nullptr || schedule.batch->documents.size() != schedule.batch->sequences.size()) return 1;
+  const Piece& first = list.pieces.front();
+  const bool equal = std::all_of(list.pieces.begin(), list.pieces.end(), [&](const Piece& piece) {
+    return piece.rule == MaskRule::kCausal && piece.q_count == piece.k_count && piece.q_token == piece.k_token &&
+           piece.q_count == first.q_count && piece.operand == first.operand;
+  });
+  return equal ? static_cast<std::int64_t>(list.pieces.size()) : 1;
+}
+
+Sized attention_time(const KernelModel& model, const Schedule& schedule, const OpInstance& at) {
   const Op& op = *at.op;
   const PieceListPtr& list = at.shape->pieces[static_cast<std::size_t>(op.pieces)];
+  const std::int64_t batch = batched_sequences(schedule, *list);
   AttentionWork work;
-  for (const Piece& piece : list->pieces) work.add({piece.q_count, piece.k_count, piece.pairs});
+  for (const Piece& piece : list->pieces) {
+    work.add({piece.q_count, piece.k_count, piece.pairs});
+    if (batch > 1) break;  // one stands for all, with the heads of all
+  }
   const bool backward = op.pass == Pass::kBackward;
   if (backward) {
-    return {model.attention_backward(work, op.q_heads, op.kv_heads, op.head_dim),
+    return {model.attention_backward(work, batch * op.q_heads, batch * op.kv_heads, op.head_dim),
             work.dense() ? KernelKind::kAttentionBackwardDense : KernelKind::kAttentionBackwardRagged};
   }
-  return {model.attention_forward(work, op.q_heads, op.kv_heads, op.head_dim),
+  return {model.attention_forward(work, batch * op.q_heads, batch * op.kv_heads, op.head_dim),
           work.dense() ? KernelKind::kAttentionForwardDense : KernelKind::kAttentionForwardRagged};
 }
 
@@ -197,7 +214,7 @@ OpDuration KernelDurations::duration(const Schedule& schedule, const OpInstance&
       if (at.shape->pieces[static_cast<std::size_t>(at.op->pieces)]->pieces.empty()) {
         sized.estimate = model_->elementwise(Bytes{view_bytes(schedule, at, at.op->q)});
       } else {
-        sized = attention_time(*model_, at);
+        sized = attention_time(*model_, schedule, at);
       }
       break;
     case OpKind::kMove:

@@ -70,8 +70,9 @@ class CollectiveNetwork {
 };
 
 // Durations out of a kernel model. Gemm passes: backward with a transposed A is the weight gradient, backward without
-// is the input gradient, all else forward. A Move on a copy stream crosses the host link; elsewhere it copies in the
-// device.
+// is the input gradient, all else forward. Attention is one varlen launch over the op's pieces, but equal sequences of
+// one document each are one dense launch over batch x heads. A Move on a copy stream crosses the host link; elsewhere
+// it copies in the device.
 class KernelDurations : public OpDurations {
  public:
   // `scale` multiplies every kernel's time (not the launch): a what-if knob. `model` must outlive this.

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <set>
+#include <map>
 
 #include "tests/oracle/study/observed_network.h"
 #include "tests/oracle/study/oracle_case.h"
@@ -226,6 +226,89 @@ TEST(BaspOracle, PeakMemoryIsUlyssesUnlessKvHeadsAreRepeated) {
       EXPECT_EQ(peaks[0], peaks[1]);
     }
   }
+}
+
+// 2.4: attention costs both the same: B sequences of h/N heads are as many thread blocks as one of h/K. Equal whole
+// sequences run as a batch; packed documents of the same lengths do not.
+TEST(BaspOracle, AttentionTakesUlyssesTime) {
+  const Cluster cluster = shipped_cluster("a100-40gb-2x4", 8);
+  const KernelModel kernels = kernels_of(cluster);
+  const auto times = [&](const StepCase& of) {
+    const auto schedule = schedule_of(of);
+    std::vector<std::pair<Time, KernelKind>> list;
+    for_each_op(*schedule, 5, [&](const OpInstance& at) {
+      if (at.op->kind != OpKind::kAttention) return;
+      const OpDuration duration = KernelDurations(kernels).duration(*schedule, at);
+      list.push_back({duration.time, duration.kernel});
+    });
+    return list;
+  };
+  for (const std::int64_t batch : {2, 4, 8}) {
+    const auto ulysses = times(step_of("ulysses", "llama3.2-1b", batch, 8192));
+    EXPECT_EQ(ulysses.size(), 3u * 16u);
+    EXPECT_EQ(ulysses, times(step_of("basp", "llama3.2-1b", batch, 8192)));
+    EXPECT_EQ(ulysses.front().second, KernelKind::kAttentionForwardDense);
+  }
+  StepCase packed = step_of("ulysses", "llama3.2-1b", 2, 16384);
+  packed.sequences = {{8192, 8192}, {8192, 8192}};
+  EXPECT_EQ(times(packed).front().second, KernelKind::kAttentionForwardRagged);
+}
+
+// --- 2.11 d and e: trends on the testbed, with no constant fitted to them (docs/papers.md has the figures) ----------
+
+struct Pair {
+  Totals ulysses, basp;
+  double gain() const { return ulysses.step.seconds() / basp.step.seconds(); }
+};
+
+Pair run_both(const std::string& model, std::int64_t batch, std::int64_t tokens, Recompute recompute) {
+  const Cluster cluster = shipped_cluster("a100-40gb-2x4", 8);
+  const KernelModel kernels = kernels_of(cluster);
+  StepCase ulysses = step_of("ulysses", model, batch, tokens), basp = step_of("basp", model, batch, tokens);
+  ulysses.recompute = basp.recompute = recompute;
+  return {simulate(*schedule_of(ulysses), cluster, kernels), simulate(*schedule_of(basp), cluster, kernels)};
+}
+
+// 2.11 d: B = 1 gains nothing, every larger B does, the largest the most; of the six models Qwen1.5-1.8B gains the most
+// (the only MHA model: largest b for its compute) and Llama-3.1-8B the least.
+TEST(BaspTrend, GainNeedsABatchAndIsLargestForQwen15) {
+  for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
+    std::map<std::int64_t, double> gain;
+    for (const std::int64_t batch : {1, 2, 4, 8}) {
+      gain[batch] = run_both("llama3.2-1b", batch, 8192, recompute).gain();
+    }
+    EXPECT_EQ(gain[1], 1);
+    EXPECT_GT(gain[2], 1.1);
+    EXPECT_GT(gain[4], 1.1);
+    EXPECT_GT(gain[8], std::max(gain[2], gain[4]));
+    std::map<double, std::string> by_gain;
+    for (const Printed& row : kTable) by_gain[run_both(row.model, 2, 16384, recompute).gain()] = row.model;
+    EXPECT_EQ(by_gain.rbegin()->second, "qwen1.5-1.8b");
+    EXPECT_EQ(by_gain.begin()->second, "llama3-8b");
+    EXPECT_GT(by_gain.begin()->first, 1.1);
+  }
+}
+
+// 2.11 e: at K = 1 all exposed communication is ZeRO's (with its transfers free none is left), while most of Ulysses'
+// is all-to-all: ZeRO's share of what is exposed rises to 1.
+TEST(BaspTrend, AtKOneOnlyZeroIsExposed) {
+  const Cluster cluster = shipped_cluster("a100-40gb-2x4", 8);
+  const KernelModel kernels = kernels_of(cluster);
+  double without_zero[2];
+  for (int i = 0; i < 2; ++i) {
+    const auto schedule = schedule_of(step_of(i == 0 ? "ulysses" : "basp", "llama3.2-1b", 8, 8192));
+    const Totals totals = simulate(*schedule, cluster, kernels);
+    ObservedNetwork network(cluster, {"zero"});
+    const Totals free = simulate(*schedule, KernelDurations(kernels), network);
+    const auto exposed = [](const Totals& of) {
+      return of.ranks[static_cast<std::size_t>(of.critical_rank)].exposed_communication.seconds();
+    };
+    EXPECT_GT(exposed(totals), 0);
+    EXPECT_LT(free.step, totals.step);
+    without_zero[i] = exposed(free) / exposed(totals);
+  }
+  EXPECT_GT(without_zero[0], 0.5);
+  EXPECT_EQ(without_zero[1], 0);
 }
 
 }  // namespace

@@ -157,8 +157,8 @@ TEST(PipelineScheduleOracle, Seq1F1BOfSection7) {
   for (const int stages : {2, 4}) {
     for (const int slices : {1, 2, 4}) {
       const int micro_batches = 2 * stages;
-      StepCase of = step_of("seq1f1b", stages, std::vector<std::int64_t>(static_cast<std::size_t>(micro_batches),
-                                                                         slices * kTokens));
+      StepCase of = step_of("seq1f1b", stages,
+                            std::vector<std::int64_t>(static_cast<std::size_t>(micro_batches), slices * kTokens));
       of.options["slices"] = slices;
       of.recompute = Recompute::kFull;
       const UnitRun result = run_units(*schedule_of(of));

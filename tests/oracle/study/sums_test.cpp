@@ -77,8 +77,8 @@ StepCase some_case(const Strategy& strategy) {
 }
 
 struct Sums {
-  std::map<std::pair<int, int>, std::int64_t> pairs;   // [pass, layer]: of all query heads
-  std::map<int, std::int64_t> tokens;                  // by layer
+  std::map<std::pair<int, int>, std::int64_t> pairs;    // [pass, layer]: of all query heads
+  std::map<int, std::int64_t> tokens;                   // by layer
   std::map<int, std::int64_t> layer_flops, head_flops;  // by pass
 };
 
