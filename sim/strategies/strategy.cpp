@@ -87,6 +87,10 @@ tl::expected<void, std::string> check_applicable(const Strategy& strategy, const
                                           ? "runs causal language models, not block diffusion"
                                           : "runs block diffusion, not causal language models"));
   }
+  if (request.training.scope == Scope::kLayers || request.training.scope == Scope::kAttention) {
+    return tl::unexpected(std::string(
+        "steps of layers or attention alone are not built yet; use scope \"step\" or \"forward-backward\""));
+  }
   if (request.ranks == 1 && strategy.family != StrategyFamily::kData) {
     return tl::unexpected(std::string("one GPU has nothing to share a sequence with; use data-parallel"));
   }

@@ -157,5 +157,25 @@ TEST(SimulatedOracle, BytesTimeAndMemoryAddUp) {
   }
 }
 
+// A scope that no schedule builds is a reason, never a whole step under another name.
+TEST(SimulatedOracle, ScopesThatAreNotBuiltAreRefused) {
+  const Cluster cluster = shipped_cluster("dgx-h200-ndr", 16);
+  for (const Named& named : cases()) {
+    StrategyRequest request = request_of(step_of(named, cluster));
+    const Strategy& strategy = *find_strategy(named.strategy);
+    for (const Scope scope : {Scope::kLayers, Scope::kAttention}) {
+      request.training.scope = scope;
+      const auto refused = check_applicable(strategy, request);
+      ASSERT_FALSE(refused.has_value());
+      EXPECT_EQ(refused.error(),
+                "steps of layers or attention alone are not built yet; use scope \"step\" or \"forward-backward\"");
+    }
+    for (const Scope scope : {Scope::kStep, Scope::kForwardBackward}) {
+      request.training.scope = scope;
+      EXPECT_TRUE(check_applicable(strategy, request).has_value());
+    }
+  }
+}
+
 }  // namespace
 }  // namespace longhaul::oracle
