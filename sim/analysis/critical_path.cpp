@@ -262,6 +262,30 @@ CriticalPath critical_path(const Schedule& schedule, const OpGraph& graph, Time 
   return path;
 }
 
+std::vector<PathStretch> longest_stretches(const CriticalPath& path, std::size_t count) {
+  std::vector<PathStretch> stretches;
+  std::vector<Time> by_class(path.classes.size());
+  for (std::size_t i = 0; i < path.segments.size(); ++i) {
+    const PathSegment& segment = path.segments[i];
+    if (stretches.empty() || stretches.back().rank != segment.rank) {
+      stretches.push_back({segment.rank, segment.begin, segment.begin, 0, segment.path_class, Time::zero(), i});
+      std::fill(by_class.begin(), by_class.end(), Time::zero());
+    }
+    PathStretch& stretch = stretches.back();
+    stretch.end = segment.end;
+    stretch.ops += segment.ops;
+    if (segment.time() > path.segments[stretch.longest].time()) stretch.longest = i;
+    by_class[static_cast<std::size_t>(segment.path_class)] += segment.time();
+    const auto most = std::max_element(by_class.begin(), by_class.end());
+    stretch.most = static_cast<std::int32_t>(most - by_class.begin());
+    stretch.most_time = *most;
+  }
+  std::stable_sort(stretches.begin(), stretches.end(),
+                   [](const PathStretch& a, const PathStretch& b) { return a.time() > b.time(); });
+  stretches.resize(std::min(stretches.size(), count));
+  return stretches;
+}
+
 std::int64_t count_running_ops(const Schedule& schedule, std::int64_t limit) {
   std::int64_t ops = 0;
   for (std::size_t rank = 0; rank < schedule.ranks.size() && ops <= limit; ++rank) {
@@ -274,8 +298,8 @@ std::int64_t count_running_ops(const Schedule& schedule, std::int64_t limit) {
 }
 
 std::optional<CriticalPath> trace_critical_path(const Schedule& schedule, const Cluster& cluster,
-                                                const KernelModel& kernels) {
-  if (count_running_ops(schedule, kCriticalPathOps) > kCriticalPathOps) return std::nullopt;
+                                                const KernelModel& kernels, std::int64_t limit) {
+  if (count_running_ops(schedule, limit) > limit) return std::nullopt;
   OpsOnly sink;
   SimulationOptions options;
   options.sink = &sink;

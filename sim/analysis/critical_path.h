@@ -13,6 +13,7 @@
 // "the step shrinks by at most the time of a class" holds if all other ops take as long as before.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -60,6 +61,22 @@ struct CriticalPath {
   std::int64_t hops = 0;              // from one rank to another
 };
 
+// A part of the path that stays on one rank.
+struct PathStretch {
+  std::int32_t rank = 0;
+  Time begin;
+  Time end;
+  std::int64_t ops = 0;
+  std::int32_t most = 0;    // the class that takes most of it, the one that is longer on the whole path of equal ones
+  Time most_time;           // of that class in this stretch
+  std::size_t longest = 0;  // index of its longest segment, the first of equal ones
+
+  Time time() const { return end - begin; }
+};
+
+// The longest first, then by time; at most `count`.
+std::vector<PathStretch> longest_stretches(const CriticalPath& path, std::size_t count);
+
 // `launch`: the host's time for one launch, as the run had it. An empty graph has an empty path.
 CriticalPath critical_path(const Schedule& schedule, const OpGraph& graph, Time launch);
 
@@ -67,8 +84,8 @@ CriticalPath critical_path(const Schedule& schedule, const OpGraph& graph, Time 
 std::int64_t count_running_ops(const Schedule& schedule, std::int64_t limit);
 
 // Runs the step (deterministic, so it is the same as any run before) with all records, and takes its path. None if the
-// step has more than kCriticalPathOps ops. Throws what simulate() throws.
+// step has more than `limit` ops. Throws what simulate() throws.
 std::optional<CriticalPath> trace_critical_path(const Schedule& schedule, const Cluster& cluster,
-                                                const KernelModel& kernels);
+                                                const KernelModel& kernels, std::int64_t limit = kCriticalPathOps);
 
 }  // namespace longhaul

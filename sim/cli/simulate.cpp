@@ -4,12 +4,15 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "reports/results_table.h"
 #include "reports/study_traces.h"
 #include "sim/cli/compare_table.h"
+#include "sim/cli/critical_path_output.h"
 #include "sim/cli/one_entry.h"
 #include "sim/cli/trace_files.h"
+#include "sim/core/invariant.h"
 #include "sim/study/results_json.h"
 
 namespace longhaul {
@@ -69,6 +72,13 @@ std::string compute_text(const StepSummary& summary) {
                      summary.compute.memory.ms());
 }
 
+// What --format json prints and result.json holds: the entry as in results.json, and its critical path.
+std::string entry_text(const EntryResult& entry, const CaseResult& of, const std::optional<CriticalPath>& path) {
+  Json json = entry_json(entry, of);
+  json["critical_path"] = critical_path_json(*entry.trace->schedule, path);
+  return results_text(json);
+}
+
 int simulate_entry(const Options& options) {
   const Expected<std::unique_ptr<StudyEntry>> read = read_entry(options.entry);
   if (!read) return wrong_input(read.error());
@@ -86,17 +96,24 @@ int simulate_entry(const Options& options) {
   const EntryResult& entry = *found;
   if (!entry.not_applicable.empty()) return not_applicable(*(*read)->found.entry, entry.not_applicable);
 
-  const std::string json = results_text(entry_json(entry, of));
+  const Format format = options.entry.global.format();
+  const Schedule& schedule = *entry.trace->schedule;
+  std::optional<CriticalPath> path;
+  if (format != Format::kCsv || !options.out.empty()) {
+    path = trace_critical_path(schedule, of.setup->cluster, of.setup->kernels);
+    LH_ASSERT(!path || entry.summary->steps > 1 || path->step == entry.summary->step,
+              "the critical path takes {} ps, the step {} ps", path->step.ps(), entry.summary->step.ps());
+  }
+  const std::string json = entry_text(entry, of, path);
   if (!options.out.empty()) {
     write_file(options.out + "/result.json", json);
     if (options.trace) write_traces(options.out, study_traces(*result), true);
   }
-  const Format format = options.entry.global.format();
   if (format == Format::kJson) print(json);
   if (format == Format::kCsv) print(results_csv(results_json(one, *result)));
   if (format == Format::kTable) {
     print(compare_table(one, *result, results_json(one, *result)) + compute_text(*entry.summary) + ops_text(entry) +
-          memory_text(*entry.summary));
+          memory_text(*entry.summary) + critical_path_text(path, entry.summary->steps));
   }
   if (!entry.does_not_fit) return kExitDone;
   const DoesNotFit& fault = *entry.does_not_fit;

@@ -60,6 +60,7 @@ TEST_P(CriticalPathOfStrategy, SumsToTheStepAndIsMadeOfRecords) {
   const auto path = trace_critical_path(schedule, setup.cluster, setup.kernels);
   ASSERT_TRUE(path.has_value());
   EXPECT_EQ(path->step, ran.totals.step);
+  EXPECT_FALSE(trace_critical_path(schedule, setup.cluster, setup.kernels, 1000).has_value()) << "above the limit";
 
   const auto records = by_place(ran.timeline);
   Time end;

@@ -202,6 +202,25 @@ TEST(CriticalPath, RunsThroughTheSlowStageOfAPipeline) {
   EXPECT_EQ(run(schedule, durations).path.step, ps(34));
 }
 
+// Stage 0 for 10, stage 1 with its edge for 42, stage 2 with its edge for 12.
+TEST(CriticalPath, StretchesStayOnOneRank) {
+  FixedDurations durations;
+  durations.rule = by_label({{"F0", 10}, {"F1", 20}, {"F2", 10}});
+  const CriticalPath path = run(pipeline(), durations).path;
+  const std::vector<PathStretch> stretches = longest_stretches(path, 2);
+  ASSERT_EQ(stretches.size(), 2U);
+  EXPECT_EQ(stretches[0].rank, 1);
+  EXPECT_EQ(stretches[0].begin, ps(10));
+  EXPECT_EQ(stretches[0].end, ps(52));
+  EXPECT_EQ(stretches[0].ops, 3);
+  EXPECT_EQ(path.classes[static_cast<std::size_t>(stretches[0].most)].name, "memory-bound");
+  EXPECT_EQ(stretches[0].most_time, ps(40));
+  EXPECT_EQ(stretches[0].longest, 2U) << "the first of the two runs of F1";
+  EXPECT_EQ(stretches[1].rank, 2);
+  EXPECT_EQ(stretches[1].time(), ps(12));
+  EXPECT_EQ(longest_stretches(path, 10).size(), 3U);
+}
+
 // Four kernels of 3 ps, launches of 10 ps: the host is the path but for the last kernel.
 TEST(CriticalPath, LaunchBound) {
   Schedule schedule = make_schedule(1, {});

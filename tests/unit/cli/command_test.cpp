@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "tests/unit/cli/command_line.h"
@@ -175,6 +176,36 @@ TEST(Simulate, PrintsOneEntry) {
   const Output other = longhaul("simulate ./small.json --strategy csbp");
   EXPECT_EQ(other.code, 2);
   EXPECT_NE(other.err.find("csbp is not applicable: runs block diffusion"), std::string::npos) << other.err;
+}
+
+// Summary and segments sum to the step; results.json has no path; CSV rows stay as they are.
+TEST(Simulate, ShowsTheCriticalPath) {
+  study_with("longer.json", "[[4096, 100], [3000]]", "[[40960, 100], [30000]]");
+  const std::string json = longhaul("simulate ./longer.json --strategy flashcp --format json --out path").out;
+  EXPECT_EQ(json, read(scratch() / "path/result.json"));
+  const Json entry = Json::parse(json);
+  const Json& path = entry["critical_path"];
+  const auto ps = [](const Json& value) { return std::llround(value.get<double>() * 1e9); };
+  EXPECT_EQ(ps(path["step_time_ms"]), ps(entry["step_time_ms"]));
+  long long sum = 0;
+  for (const Json& one : path["summary"]) {
+    sum += ps(one["time_ms"]);
+    EXPECT_EQ(one["step_shrinks_by_at_most_ms"], one["time_ms"]);
+  }
+  EXPECT_EQ(sum, ps(entry["step_time_ms"]));
+  EXPECT_GT(path["segment_count"].get<int>(), 1000);
+  ASSERT_EQ(path["segments"].size(), 1000U) << "the first 1000";
+  EXPECT_EQ(ps(path["segments"][0]["begin_ms"]), 0);
+  for (std::size_t i = 1; i < 1000; ++i) {
+    EXPECT_EQ(ps(path["segments"][i]["begin_ms"]), ps(path["segments"][i - 1]["end_ms"]));
+  }
+  const std::string table = longhaul("simulate ./longer.json --strategy flashcp").out;
+  EXPECT_NE(table.find("\n  critical path: "), std::string::npos) << table;
+  EXPECT_NE(table.find("the step would shrink by at most "), std::string::npos) << table;
+  const std::string csv = longhaul("simulate ./longer.json --strategy flashcp --format csv").out;
+  EXPECT_EQ(csv.find("critical_path"), std::string::npos) << csv;
+  longhaul("compare ./longer.json --strategy flashcp --out pathless");
+  EXPECT_EQ(read(scratch() / "pathless/results.json").find("critical_path"), std::string::npos);
 }
 
 TEST(Plan, IsJson) {
