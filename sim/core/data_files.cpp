@@ -7,7 +7,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
+
+#include "sim/core/printable.h"
 
 #ifndef LONGHAUL_SOURCE_ROOT
 #error "the build must define LONGHAUL_SOURCE_ROOT, the directory that holds topologies/ and workloads/"
@@ -52,6 +53,20 @@ std::string data_directory() {
   return chosen != nullptr && *chosen != '\0' ? chosen : LONGHAUL_SOURCE_ROOT;
 }
 
+std::optional<InputError> missing_data_folder(const std::string& file, const std::string& path) {
+  std::error_code ignored;
+  const fs::path folder = data_directory();
+  const bool is_there = fs::is_directory(folder, ignored);
+  if (fs::is_directory(folder / "topologies", ignored) || fs::is_directory(folder / "workloads", ignored)) {
+    return std::nullopt;
+  }
+  return InputError{file, path,
+                    fmt::format("the data folder {} {}", folder.string(),
+                                is_there ? "holds neither topologies/ nor workloads/" : "is missing"),
+                    "the environment variable LONGHAUL_DATA to name the folder that holds topologies/ and workloads/",
+                    ""};
+}
+
 std::optional<std::string> find_data_file(DataKind kind, std::string_view name) {
   if (name.empty() || name.find('/') != std::string_view::npos || is_schema(name)) return std::nullopt;
   const KindFiles files = kind_files(kind);
@@ -91,22 +106,49 @@ std::optional<std::string> resolve_data_file(DataKind kind, const std::string& r
   if (is_data_path(kind, reference)) return relative_to_file(reference, file);
   std::optional<std::string> found = find_data_file(kind, reference);
   if (!found) {
+    if (const std::optional<InputError> missing = missing_data_folder(file, path)) {
+      errors.push_back(*missing);
+      return found;
+    }
     const std::vector<std::string> names = list_data_names(kind);
-    errors.push_back({file, path, fmt::format("unknown {} \"{}\"", data_kind_name(kind), reference),
-                      fmt::format("one of {}, or a path", fmt::join(names, ", ")), nearest_name(reference, names)});
+    errors.push_back({file, path, fmt::format("unknown {} \"{}\"", data_kind_name(kind), echoed(reference)),
+                      names.empty() ? "a path" : fmt::format("one of {}, or a path", fmt::join(names, ", ")),
+                      nearest_name(reference, names)});
   }
   return found;
 }
 
-std::optional<std::string> read_text_file(const std::string& file) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) return std::nullopt;
-  if (stream.peek() == std::ifstream::traits_type::eof()) {  // copying nothing would count as a failure below
-    return stream.bad() ? std::nullopt : std::optional<std::string>("");
+Expected<std::string> read_input_file(const std::string& file, std::string_view expected) {
+  const auto fault = [&](std::string message, std::string wanted) {
+    return tl::unexpected(Errors{{file, "", std::move(message), std::move(wanted), ""}});
+  };
+  const std::string too_large = fmt::format("at most {} MiB", kMaxInputBytes >> 20);
+  std::error_code failed;  // a file that cannot be looked at cannot be opened either
+  const fs::file_status status = fs::status(file, failed);
+  if (fs::exists(status) && !fs::is_regular_file(status)) {
+    return fault("is not a regular file", std::string(expected));
   }
-  std::ostringstream text;
-  if (!(text << stream.rdbuf())) return std::nullopt;
-  return text.str();
+  const std::uintmax_t size = fs::file_size(file, failed);
+  if (!failed && size > static_cast<std::uintmax_t>(kMaxInputBytes)) return fault("is too large", too_large);
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) return fault("cannot be read", std::string(expected));
+  // Read to the end: the size that the system names is 0 for some files that hold text, and may change.
+  constexpr std::size_t kChunk = std::size_t{1} << 20;
+  std::string text;
+  while (stream) {
+    const std::size_t before = text.size();
+    text.resize(before + kChunk);
+    stream.read(text.data() + before, static_cast<std::streamsize>(kChunk));
+    text.resize(before + static_cast<std::size_t>(stream.gcount()));
+    if (static_cast<std::int64_t>(text.size()) > kMaxInputBytes) return fault("is too large", too_large);
+  }
+  if (stream.bad()) return fault("cannot be read", std::string(expected));
+  return text;
+}
+
+std::optional<std::string> read_text_file(const std::string& file) {
+  Expected<std::string> text = read_input_file(file, "");
+  return text ? std::optional(std::move(*text)) : std::nullopt;
 }
 
 }  // namespace longhaul

@@ -24,6 +24,9 @@ std::string_view data_kind_name(DataKind kind);
 
 std::string data_directory();
 
+// What to say of a shipped name at `path` of `file` if the data directory is not there; nullopt if it is.
+std::optional<InputError> missing_data_folder(const std::string& file, const std::string& path);
+
 // The file of the shipped `name` (without ending), nullopt if there is none. Names never hold a '/'.
 std::optional<std::string> find_data_file(DataKind kind, std::string_view name);
 
@@ -41,7 +44,13 @@ std::string relative_to_file(std::string_view path, std::string_view from_file);
 std::optional<std::string> resolve_data_file(DataKind kind, const std::string& reference, const std::string& file,
                                              const std::string& path, Errors& errors);
 
-// The whole file; nullopt if it cannot be read (missing, a directory, no permission). An empty file is empty text.
+// The most that an input file may hold: 256 MiB.
+constexpr std::int64_t kMaxInputBytes = std::int64_t{256} << 20;
+
+// The whole file; an empty file is empty text. Errors, with `expected` for their texts: it cannot be opened or read, is
+// no regular file (a folder, a device, a pipe: those may never end), holds more than kMaxInputBytes.
+Expected<std::string> read_input_file(const std::string& file, std::string_view expected);
+// As above, without the reason.
 std::optional<std::string> read_text_file(const std::string& file);
 
 }  // namespace longhaul

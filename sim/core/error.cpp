@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "sim/core/printable.h"
+
 namespace longhaul {
 namespace {
 
@@ -30,10 +32,23 @@ std::string InputError::to_string() const {
   text += fmt::format(": {}", message);
   if (!expected.empty()) text += fmt::format("; expected {}", expected);
   if (!nearest.empty()) text += fmt::format("; did you mean \"{}\"?", nearest);
-  return text;
+  if (!named_at.empty()) text += fmt::format(" (named at {})", named_at);
+  return printable(text);
+}
+
+void set_named_at(Errors& errors, std::size_t first, const std::string& file, const std::string& path) {
+  for (std::size_t i = first; i < errors.size(); ++i) {
+    if (errors[i].file != file && errors[i].named_at.empty()) errors[i].named_at = fmt::format("{}: {}", file, path);
+  }
 }
 
 std::string nearest_name(std::string_view name, const std::vector<std::string>& names) {
+  std::string longer;
+  for (const std::string& candidate : names) {
+    const bool goes_on = name.size() >= 3 && candidate.starts_with(name);
+    if (goes_on && (longer.empty() || candidate.size() < longer.size())) longer = candidate;
+  }
+  if (!longer.empty()) return longer;
   const std::size_t limit = std::max<std::size_t>(2, name.size() / 3);
   std::size_t best = limit + 1;
   std::string nearest;

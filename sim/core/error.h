@@ -4,6 +4,7 @@
 // `Expected<T>`; the command prints all of them and exits 2.
 #pragma once
 
+#include <cstddef>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -19,12 +20,18 @@ struct InputError {
   std::string message;   // what is wrong, with the value as given
   std::string expected;  // what would be right; empty when the message says it
   std::string nearest;   // nearest valid name, empty if none is near
+  // Where another file names this one ("study.json: /model"); empty if the user named it.
+  std::string named_at = {};
 
-  // "FILE: PATH: MESSAGE; expected EXPECTED; did you mean "NEAREST"?"
+  // "FILE: PATH: MESSAGE; expected EXPECTED; did you mean "NEAREST"? (named at NAMED_AT)", control characters escaped.
   std::string to_string() const;
 };
 
 using Errors = std::vector<InputError>;
+
+// Says of every error from index `first` on that lies in another file than `file` that `path` of `file` names it, unless
+// it says so already.
+void set_named_at(Errors& errors, std::size_t first, const std::string& file, const std::string& path);
 
 template <class T>
 using Expected = tl::expected<T, Errors>;
@@ -36,8 +43,9 @@ class LimitError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The member of `names` with the least edit distance to `name`, if that distance is at most 2 or a third of the
-// length of `name`; empty otherwise. Ties go to the first.
+// The shortest member of `names` that begins with `name` (of at least 3 characters); else the one with the least edit
+// distance to it, if that distance is at most 2 or a third of the length of `name`; empty otherwise. Ties go to the
+// first.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& names);
 
 }  // namespace longhaul

@@ -19,7 +19,8 @@ namespace longhaul {
 
 using Json = nlohmann::ordered_json;
 
-// Reads and parses a file. Duplicate keys, syntax errors and unreadable files are errors with line and column.
+// Reads and parses a file. Errors: an unreadable file; a syntax error and a number beyond the doubles, each with line and
+// column; a key that stands twice in one object, with its JSON pointer.
 Expected<Json> read_json_file(const std::string& file);
 Expected<Json> parse_json(std::string_view text, const std::string& file);
 
@@ -63,7 +64,7 @@ class JsonReader {
   std::vector<std::string> known_;
 };
 
-// How a value is named in error texts: `"wlb"`, `-3`, `an object`.
+// How a value is named in error texts: `"wlb"`, `-3`, `an object`. Long strings are cut (see `echoed`).
 std::string describe(const Json& value);
 
 }  // namespace longhaul

@@ -1,9 +1,10 @@
 // Simulated time: integer picoseconds in a strong type.
 //
-// An int64 of picoseconds spans about 106 days, far beyond any training step. Durations come out of the cost and
+// An int64 of picoseconds spans about 106 days; a step beyond them is a limit of the model, a LimitError. Durations come out of the cost and
 // network models as double seconds and are rounded to picoseconds exactly once, by `Time::from_seconds`.
 #pragma once
 
+#include <cmath>
 #include <compare>
 #include <cstdint>
 #include <limits>
@@ -12,7 +13,10 @@
 
 namespace longhaul {
 
-// A point in simulated time or a duration, in picoseconds. Addition and subtraction assert against overflow.
+// Throws the LimitError of a time that an int64 of picoseconds does not hold.
+[[noreturn]] void throw_time_limit();
+
+// A point in simulated time or a duration, in picoseconds. Addition and subtraction throw LimitError on overflow.
 class Time {
  public:
   constexpr Time() = default;
@@ -20,10 +24,11 @@ class Time {
   static constexpr Time zero() { return Time(0); }
   static constexpr Time max() { return Time(std::numeric_limits<std::int64_t>::max()); }
 
-  // Rounds to the nearest picosecond, ties away from zero. `seconds` must be finite and below 10^6.
+  // Rounds to the nearest picosecond, ties away from zero. `seconds` must be finite; LimitError beyond 106 days.
   static Time from_seconds(double seconds) {
-    LH_ASSERT(seconds >= -1e6 && seconds <= 1e6, "duration out of range: {} s", seconds);
+    LH_ASSERT(std::isfinite(seconds), "a duration of {} s", seconds);
     const double ps = seconds * 1e12;
+    if (ps >= 0x1p63 || ps <= -0x1p63) throw_time_limit();
     return Time(static_cast<std::int64_t>(ps < 0 ? ps - 0.5 : ps + 0.5));
   }
   static Time from_us(double us) { return from_seconds(us * 1e-6); }
@@ -36,12 +41,12 @@ class Time {
   constexpr auto operator<=>(const Time&) const = default;
   Time operator+(Time other) const {
     std::int64_t sum = 0;
-    LH_ASSERT(!__builtin_add_overflow(ps_, other.ps_, &sum), "time overflow: {} ps + {} ps", ps_, other.ps_);
+    if (__builtin_add_overflow(ps_, other.ps_, &sum)) throw_time_limit();
     return Time(sum);
   }
   Time operator-(Time other) const {
     std::int64_t difference = 0;
-    LH_ASSERT(!__builtin_sub_overflow(ps_, other.ps_, &difference), "time overflow: {} ps - {} ps", ps_, other.ps_);
+    if (__builtin_sub_overflow(ps_, other.ps_, &difference)) throw_time_limit();
     return Time(difference);
   }
   Time& operator+=(Time other) { return *this = *this + other; }
