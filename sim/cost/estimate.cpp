@@ -22,6 +22,25 @@ constexpr double kDatasheetLeast = 0.25;  // least relative half-width for a dev
 constexpr double kLowestFactor = 0.1;     // an interval never reaches down to nothing
 constexpr double kLeastSeconds = 1e-7;    // no kernel is shorter
 
+struct Relative {
+  double low = 0;   // <= 0
+  double high = 0;  // >= 0
+};
+
+Relative widened(const ResidualBand& band, Basis basis) {
+  switch (basis) {
+    case Basis::kExtrapolated:
+      return {band.low * kExtrapolatedWidening, band.high * kExtrapolatedWidening};
+    case Basis::kDatasheet:
+      return {std::min(band.low * kDatasheetWidening, -kDatasheetLeast),
+              std::max(band.high * kDatasheetWidening, kDatasheetLeast)};
+    case Basis::kCalibrated:
+    case Basis::kInterpolated:
+      break;
+  }
+  return {band.low, band.high};
+}
+
 Basis basis_of(const KernelCalibration& kernel, const SizeKey& key) {
   if (std::binary_search(kernel.measured.begin(), kernel.measured.end(), key)) return Basis::kCalibrated;
   for (std::size_t i = 0; i < key.size(); ++i) {
@@ -94,18 +113,9 @@ Estimate KernelModel::estimate(const KernelCall& call) const {
   Estimate out;
   out.seconds = std::max(alone - kernel.timed_alone_seconds, kLeastSeconds);
   out.basis = measured_ ? basis_of(kernel, call.key) : Basis::kDatasheet;
-  const ResidualBand& band = alone < kernel.small_call_seconds ? kernel.small : kernel.large;
-  double low = band.low;
-  double high = band.high;
-  if (out.basis == Basis::kExtrapolated) {
-    low *= kExtrapolatedWidening;
-    high *= kExtrapolatedWidening;
-  } else if (out.basis == Basis::kDatasheet) {
-    low = std::min(low * kDatasheetWidening, -kDatasheetLeast);
-    high = std::max(high * kDatasheetWidening, kDatasheetLeast);
-  }
-  out.low = out.seconds * std::max(1 + low, kLowestFactor);
-  out.high = out.seconds * (1 + high);
+  const Relative ends = widened(alone < kernel.small_call_seconds ? kernel.small : kernel.large, out.basis);
+  out.low = out.seconds * std::max(1 + ends.low, kLowestFactor);
+  out.high = out.seconds * (1 + ends.high);
   return out;
 }
 
@@ -166,9 +176,15 @@ std::string KernelModel::description() const {
       device_.name, calibration_->name, calibration_->date);
 }
 
-double KernelModel::residual_low(KernelKind kernel) const { return calibration_->kernel(kernel).large.low; }
+double KernelModel::residual_low(KernelKind kernel) const {
+  const Basis basis = measured_ ? Basis::kInterpolated : Basis::kDatasheet;
+  return std::max(widened(calibration_->kernel(kernel).large, basis).low, kLowestFactor - 1);
+}
 
-double KernelModel::residual_high(KernelKind kernel) const { return calibration_->kernel(kernel).large.high; }
+double KernelModel::residual_high(KernelKind kernel) const {
+  const Basis basis = measured_ ? Basis::kInterpolated : Basis::kDatasheet;
+  return widened(calibration_->kernel(kernel).large, basis).high;
+}
 
 Estimate KernelModel::timed_alone(KernelKind kernel, const Estimate& queued) const {
   const double factor = (queued.seconds + calibration_->kernel(kernel).timed_alone_seconds) / queued.seconds;

@@ -102,7 +102,9 @@ class KernelModel {
   const std::string& calibration_date() const;  // "2026-11-29", the day of measurement
   // One line for reports: calibration, date, and what was scaled if the device was not measured.
   std::string description() const;
-  // Relative leave-one-out residuals (measured / predicted - 1) that bound 90 % of the calls of a class.
+  // Relative errors (measured / predicted - 1) that bound 90 % of the large calls of a class: the leave-one-out
+  // residuals of the calibration, widened as an estimate is where the device was not measured (at least +-25 %). Sizes
+  // outside the measured ones are not known here and widen nothing.
   double residual_low(KernelKind kernel) const;
   double residual_high(KernelKind kernel) const;
   // What a call timed alone by events shows: `queued` plus launch and event latency (and, for one dense attention call,

@@ -75,6 +75,27 @@ TEST(KernelModel, UnmeasuredDeviceScalesByItsDatasheet) {
             "multiprocessors of the data sheet");
 }
 
+// What a step's interval is made of agrees with what a large call's estimate says, measured or not: three times the
+// residuals of -12.5 % and +25 %, and +-25 % where three times is less.
+TEST(KernelModel, ResidualsFollowTheDevice) {
+  for (const char* name : {"sample", "other"}) {
+    const KernelModel model = sample_model(sample_device(name));
+    const Estimate gemm = model.gemm(GemmPass::kForward, 8192, 8192, 8192);
+    expect_close(gemm.low, gemm.seconds * (1 + model.residual_low(KernelKind::kGemm)));
+    expect_close(gemm.high, gemm.seconds * (1 + model.residual_high(KernelKind::kGemm)));
+  }
+  const KernelModel other = sample_model(sample_device("other"));
+  EXPECT_EQ(other.residual_low(KernelKind::kGemm), -0.375);
+  EXPECT_EQ(other.residual_high(KernelKind::kGemm), 0.75);
+  Calibration narrow = sample_calibration();
+  narrow.kernel(KernelKind::kElementwise).large = {20, -0.01, 0.02, 0.01, 0.01};
+  narrow.kernel(KernelKind::kGemm).large.low = -0.5;
+  const KernelModel least(sample_device("other"), std::make_shared<const Calibration>(narrow));
+  EXPECT_EQ(least.residual_low(KernelKind::kElementwise), -0.25);
+  EXPECT_EQ(least.residual_high(KernelKind::kElementwise), 0.25);
+  EXPECT_EQ(least.residual_low(KernelKind::kGemm), 0.1 - 1) << "an interval never reaches down to nothing";
+}
+
 // One row against a large weight: 1 x 8192 x 8192 reads 134 MB, far longer than its FLOPs.
 TEST(KernelModel, ThinGemmIsBoundByMemory) {
   const KernelModel model = sample_model(sample_device("sample"));
