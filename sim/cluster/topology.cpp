@@ -17,7 +17,7 @@ std::string topology_folder(const std::string& data_directory) { return data_dir
 // The keys that every link class has.
 void read_link(JsonReader& reader, LinkClass& link) {
   link.efficiency = reader.required_number("efficiency", 0.01, 1).value_or(1);
-  link.latency = Time::from_us(reader.required_number("latency_us", 0, 1000).value_or(0));
+  link.latency = Time::from_us(reader.required_number("latency_us", 0, 1e4).value_or(0));
   reader.find("sources");
 }
 
@@ -154,6 +154,15 @@ Expected<Topology> parse_patched(const Json& json, const std::string& file, cons
 }
 
 }  // namespace
+
+Time Topology::nvlink_step() const {
+  return node_fabric == NodeFabric::kNvSwitch ? nvlink.latency + nvlink.latency : nvlink.latency;
+}
+
+Time Topology::network_step() const {
+  const Time one_end = nic.latency + (pcie ? pcie->latency : Time::zero());
+  return one_end + one_end;
+}
 
 Expected<Topology> parse_topology(const Json& json, const std::string& file, const std::string& path,
                                   const std::string& data_directory) {

@@ -48,10 +48,15 @@ struct Topology {
   LinkClass nic;                  // one NIC, one way
   std::optional<LinkClass> pcie;  // a GPU to its NIC, where that is narrower than the NIC; one way
   NetworkFabric network_fabric = NetworkFabric::kSingleSwitch;
-  Time ll_hop;                  // what NCCL takes for one hop over this network, LL protocol
+  Time ll_hop;                  // what NCCL adds to network_step() for one hop over this network, LL protocol
   Time simple_hop;              // the same, Simple protocol
   int nodes_per_leaf = 0;       // rails only
   double oversubscription = 1;  // rails only: NIC rate under a leaf over its rate to the spine; 1 is non-blocking
+
+  // Wire latency of one step: from a GPU to one of its node, through the switch where there is one.
+  Time nvlink_step() const;
+  // From a GPU to one of another node on the same rail: both NICs, and PCIe at both ends.
+  Time network_step() const;
 };
 
 // Reads a shipped name (`data_directory`/topologies/NAME.json) or a path. All faults at once; an unknown name lists the

@@ -57,13 +57,21 @@ Collectives::Group Collectives::make_group(std::span<const int> ranks) const {
   return group;
 }
 
-void Collectives::add_route(int from, int to, std::int64_t bytes) {
-  if (bytes == 0) return;
-  for (const LinkId link : cluster_->route(from, to)) {
+// The route that the bytes take; empty without bytes.
+Route Collectives::add_route(int from, int to, std::int64_t bytes) {
+  if (bytes == 0) return {};
+  const Route route = cluster_->route(from, to);
+  for (const LinkId link : route) {
     std::int64_t& load = load_[static_cast<std::size_t>(link)];
     if (load == 0) touched_.push_back(link);
     load += bytes;
   }
+  return route;
+}
+
+bool Collectives::is_nvlink(LinkId link) const {
+  const Link& of = cluster_->links()[static_cast<std::size_t>(link)];
+  return cluster_->link_classes()[of.link_class].name == cluster_->topology().nvlink.name;
 }
 
 void Collectives::add_local(const std::vector<int>& members, std::size_t member, std::int64_t bytes) {
@@ -73,7 +81,8 @@ void Collectives::add_local(const std::vector<int>& members, std::size_t member,
     return;
   }
   if (cluster_->topology().node_fabric == NodeFabric::kNvSwitch) {
-    return add_route(members[(member + count - 1) % count], members[member], bytes);
+    add_route(members[(member + count - 1) % count], members[member], bytes);
+    return;
   }
   // The (count-1)! cyclic orders of the members use every directed pair equally often.
   for (std::size_t step = 1; step < count; ++step) {

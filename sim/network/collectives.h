@@ -55,7 +55,8 @@ class Collectives {
   struct Peers;  // who sends to whom in an exchange
 
   Group make_group(std::span<const int> ranks) const;
-  void add_route(int from, int to, std::int64_t bytes);
+  Route add_route(int from, int to, std::int64_t bytes);
+  bool is_nvlink(LinkId link) const;
   // All rings of the group: every member but `root` (none if negative) takes in `each` bytes.
   void add_ring(const Group& group, std::int64_t each, int root);
   void add_tree(const Group& group, std::int64_t bytes);
@@ -69,6 +70,7 @@ class Collectives {
   Transfer symmetric_ring(std::span<const int> ranks, std::int64_t each, int steps, std::int64_t total);
   Transfer tree_all_reduce(std::span<const int> ranks, std::int64_t bytes, Time to_beat);
   Peers count_peers(std::span<const PeerMessage> messages, Transfer& transfer);
+  static double slowest_route(const Topology& topology, const Peers& peers, Protocol protocol);
   void time_exchange(const Peers& peers, Transfer& transfer) const;
 
   const Cluster* cluster_;

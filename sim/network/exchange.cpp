@@ -21,6 +21,7 @@ struct Collectives::Peers {
   int most_inter_node = 0;  // the same, on other nodes
   std::int64_t largest_message = 0;
   std::int64_t largest_local = 0;  // bytes that one rank sends inside its node
+  bool changes_rail = false;       // a message to another node first crosses NVLink
 };
 
 // Fills transfer.members, by rank.
@@ -73,20 +74,29 @@ Collectives::Peers Collectives::count_peers(std::span<const PeerMessage> message
   return peers;
 }
 
+// What the slowest route adds to an exchange's own constant, which holds one step over the NVLink that it was fitted
+// with: a message inside a node, or the NVLink step of one that changes rails, differs from that step only.
+double Collectives::slowest_route(const Topology& topology, const Peers& peers, Protocol protocol) {
+  const double nvlink = nvlink_extra_us(topology) * kMicro;
+  if (peers.most_inter_node == 0) return nvlink;
+  const double far = network_hop_seconds(topology, protocol) + (peers.changes_rail ? nvlink : 0);
+  return peers.largest_local > 0 ? std::max(nvlink, far) : far;
+}
+
 void Collectives::time_exchange(const Peers& peers, Transfer& transfer) const {
   const Topology& topology = cluster_->topology();
   const NcclConstants& nccl = nccl_constants(topology.device.generation);
-  const bool far = peers.most_inter_node > 0;
   transfer.algorithm = Algorithm::kDirect;
   transfer.protocol = peers.largest_message <= kExchangeLlBytes ? Protocol::kLl : Protocol::kSimple;
   std::vector<double> efficiency(cluster_->link_classes().size(), 1.0);
   double latency = nccl.start_us * kMicro;
+  const double route = slowest_route(topology, peers, transfer.protocol);
   double least = 0;
   if (transfer.protocol == Protocol::kLl) {
-    latency += nccl.exchange_ll_us * kMicro + (far ? topology.ll_hop.seconds() : 0);
+    latency += nccl.exchange_ll_us * kMicro + route;
     least = static_cast<double>(peers.largest_message) / (kExchangeLlRate * kGiga);
   } else {
-    latency += kExchangeSimpleUs * kMicro + (far ? topology.simple_hop.seconds() : 0);
+    latency += kExchangeSimpleUs * kMicro + route;
     const double rate = topology.nvlink.effective().value;
     if (peers.largest_local > 0) {
       // Two stages, into the receiver's buffer and out of it: the first chunks fill the pipeline.
@@ -115,10 +125,13 @@ void Collectives::time_exchange(const Peers& peers, Transfer& transfer) const {
 
 Transfer Collectives::exchange(std::span<const PeerMessage> messages) {
   Transfer transfer;
-  const Peers peers = count_peers(messages, transfer);
+  Peers peers = count_peers(messages, transfer);
   if (peers.most == 0) return Transfer{};
   for (const PeerMessage& message : messages) {
-    if (message.from != message.to) add_route(message.from, message.to, message.bytes.value);
+    if (message.from == message.to || message.bytes.value == 0) continue;
+    const Route route = add_route(message.from, message.to, message.bytes.value);
+    const bool nvlink = is_nvlink(route.front()) || is_nvlink(route.back());
+    peers.changes_rail |= nvlink && cluster_->node_of(message.from) != cluster_->node_of(message.to);
   }
   time_exchange(peers, transfer);
   return std::move(take_loads(transfer));

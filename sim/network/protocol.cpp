@@ -4,6 +4,8 @@
 #include <bit>
 #include <limits>
 
+#include "sim/core/invariant.h"
+
 namespace longhaul {
 namespace {
 
@@ -46,22 +48,25 @@ double step_bytes(const GroupShape& group, Protocol protocol, std::int64_t total
   return static_cast<double>(total) / static_cast<double>(group.ranks * channels);
 }
 
-double one_node_latency_us(const NcclConstants& nccl, const GroupShape& group, Protocol protocol, int steps,
+double one_node_latency_us(const Topology& topology, const GroupShape& group, Protocol protocol, int steps,
                            std::int64_t total) {
+  const NcclConstants& nccl = nccl_constants(topology.device.generation);
+  const double extra_us = nvlink_extra_us(topology);
   const double share_us = static_cast<double>(total) / group.ranks / (group.local_rate * kGiga) / kMicro;
   const double bytes = step_bytes(group, protocol, total);
   switch (protocol) {
     case Protocol::kLl:
-      return nccl.start_us + steps * nccl.ll_step_us + nccl.ll_ramp_us * std::min(1.0, bytes / 4096) +
+      return nccl.start_us + steps * (nccl.ll_step_us + extra_us) + nccl.ll_ramp_us * std::min(1.0, bytes / 4096) +
              share_us * kLlCopy / kLlEfficiency;
     case Protocol::kLl128:
-      return nccl.start_us + nccl.ll128_start_us + steps * nccl.ll128_step_us +
+      return nccl.start_us + nccl.ll128_start_us + steps * (nccl.ll128_step_us + extra_us) +
              share_us * kSimpleCopy / nccl.ll128_efficiency;
     case Protocol::kSimple:
       break;
   }
   const double chunk_us = std::min(bytes, 512.0 * 1024) / (kSimpleChunkRate * kGiga) / kMicro;
-  return nccl.start_us + nccl.simple_start_us + steps * (nccl.simple_step_us + chunk_us) + share_us * kSimpleCopy;
+  return nccl.start_us + nccl.simple_start_us + steps * (nccl.simple_step_us + extra_us + chunk_us) +
+         share_us * kSimpleCopy;
 }
 
 }  // namespace
@@ -70,22 +75,33 @@ const NcclConstants& nccl_constants(GpuGeneration generation) {
   return generation == GpuGeneration::kAmpere ? kAmpereConstants : kHopperConstants;
 }
 
+double nvlink_extra_us(const Topology& topology) {
+  return topology.nvlink_step().us() - Time::from_us(kFittedNvLinkUs).us();
+}
+
+double network_hop_seconds(const Topology& topology, Protocol protocol) {
+  LH_ASSERT(protocol != Protocol::kLl128, "LL128 has no hop over the network");
+  return (topology.network_step() + (protocol == Protocol::kLl ? topology.ll_hop : topology.simple_hop)).seconds();
+}
+
 double ring_latency(const Cluster& cluster, const GroupShape& group, Protocol protocol, int steps, std::int64_t total) {
-  const NcclConstants& nccl = nccl_constants(cluster.device().generation);
-  if (group.nodes == 1) return one_node_latency_us(nccl, group, protocol, steps, total) * kMicro;
+  const Topology& topology = cluster.topology();
+  const NcclConstants& nccl = nccl_constants(topology.device.generation);
+  const double extra_us = nvlink_extra_us(topology);
+  if (group.nodes == 1) return one_node_latency_us(topology, group, protocol, steps, total) * kMicro;
   // steps is a multiple of n-1, so the same multiple of D-1 of them crosses nodes.
   const int crossings = steps / (group.ranks - 1) * (group.nodes - 1);
   switch (protocol) {
     case Protocol::kLl:
-      return (nccl.start_us + (steps - crossings) * std::max(nccl.ll_step_us, kNetworkLlStepUs)) * kMicro +
-             crossings * cluster.topology().ll_hop.seconds();
+      return (nccl.start_us + (steps - crossings) * (std::max(nccl.ll_step_us, kNetworkLlStepUs) + extra_us)) * kMicro +
+             crossings * network_hop_seconds(topology, protocol);
     case Protocol::kLl128:
       return std::numeric_limits<double>::infinity();
     case Protocol::kSimple:
       break;
   }
-  return (nccl.start_us + (steps - crossings) * std::max(nccl.simple_step_us, kNetworkSimpleStepUs)) * kMicro +
-         crossings * cluster.topology().simple_hop.seconds();
+  return (nccl.start_us + (steps - crossings) * (std::max(nccl.simple_step_us, kNetworkSimpleStepUs) + extra_us)) * kMicro +
+         crossings * network_hop_seconds(topology, protocol);
 }
 
 double ring_step_seconds(const Cluster& cluster, const GroupShape& group, Protocol protocol, int steps,
@@ -111,8 +127,9 @@ double ring_efficiency(const Cluster& cluster, const GroupShape& group, Protocol
 double tree_latency(const Cluster& cluster, const GroupShape& group) {
   const NcclConstants& nccl = nccl_constants(cluster.device().generation);
   const int levels = static_cast<int>(std::bit_width(static_cast<unsigned>(group.nodes))) - 1;
-  return (nccl.start_us + 2 * (group.per_node - 1) * nccl.ll_step_us) * kMicro +
-         2 * levels * cluster.topology().ll_hop.seconds();
+  const double step_us = nccl.ll_step_us + nvlink_extra_us(cluster.topology());
+  return (nccl.start_us + 2 * (group.per_node - 1) * step_us) * kMicro +
+         2 * levels * network_hop_seconds(cluster.topology(), Protocol::kLl);
 }
 
 }  // namespace longhaul

@@ -1,5 +1,8 @@
 // NCCL's protocols as times: start-up, per-step latency and the part of the link rate that each reaches.
 //
+// Every step takes the wire latency of its link (Topology::nvlink_step, network_step) and what NCCL adds. The step
+// constants here are whole steps as fitted, on machines whose NVLink takes kFittedNvLinkUs; on others they change by the
+// difference. The hop constants of a topology are what NCCL adds alone. Rings stay on their rails.
 // Constants are fits to published nccl-tests tables (54 tables of A100, H100 and H200; NCCL 2.18 to 2.30;
 // 2026). Hardware facts for this model: they are never tuned to a result of Longhaul. Times in us, rates in GB/s,
 // sizes in bytes.
@@ -27,6 +30,8 @@ struct NcclConstants {
   double exchange_channel_rate;  // one channel of one peer, Simple
 };
 
+// Part of every NVLink step below: NCCL 2.28 graph/tuning.cc, latency table, LL: ring step over NVLink 0.6 us.
+inline constexpr double kFittedNvLinkUs = 0.6;
 inline constexpr double kLlEfficiency = 0.5;           // four bytes of flag for four of data
 inline constexpr double kLlNetworkEfficiency = 0.125;  // LL over NICs, of their rated bandwidth
 inline constexpr double kLlCopy = 0.8;                 // LL: local copies, in parts of one rank's share
@@ -43,6 +48,12 @@ inline constexpr std::int64_t kExchangeLlBytes = 16 << 10;  // a message up to t
 inline constexpr int kMaxChannels = 24;
 
 const NcclConstants& nccl_constants(GpuGeneration generation);
+
+// How much longer (or shorter) an NVLink step of this topology takes than where the constants were fitted, us. Zero on
+// the shipped ones.
+double nvlink_extra_us(const Topology& topology);
+// One hop over the network, the wire included, seconds. `protocol`: LL or Simple.
+double network_hop_seconds(const Topology& topology, Protocol protocol);
 
 // The group of a collective as far as time is concerned.
 struct GroupShape {

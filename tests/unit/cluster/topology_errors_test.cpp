@@ -61,7 +61,7 @@ TEST(TopologyErrors, AllAtOnceInAPatchedTopology) {
           "s.json: /topology/nodes: is -1; expected an integer from 1 to 1048576",
           "s.json: /topology/nvlink/gbytes_per_s: is 0; expected a number from 0.001 to 100000",
           "s.json: /topology/nvlink/efficiency: is 1.2; expected a number from 0.01 to 1",
-          "s.json: /topology/nvlink/latency_us: is -1; expected a number from 0 to 1000",
+          "s.json: /topology/nvlink/latency_us: is -1; expected a number from 0 to 10000",
           "s.json: /topology/network/fabric: is \"rail\"; expected one of rails, single-switch; did you mean "
           "\"rails\"?",
           "s.json: /topology/network/nccl_ll_hop_us: is \"8\"; expected a number from 0 to 10000",

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "sim/core/json.h"
 #include "sim/network/protocol.h"
 #include "tests/unit/network/network_fixture.h"
 
@@ -115,6 +116,101 @@ TEST_F(Dgx, UnequalNodes) {
   EXPECT_EQ(loads.at("n1.nic1<"), 1200);
   EXPECT_EQ(loads.at("n0.nic0<") + loads.at("n0.nic1<") + loads.at("n0.nic2<"), 2400);
   EXPECT_EQ(transfer.inter_node_bytes, 2 * 2400);
+}
+
+// The latency keys of a topology file, as a user changes them.
+Cluster cluster_with(const std::string& patch, int gpus) {
+  const auto json = parse_json(R"({"base": "dgx-h200-ndr", )" + patch + "}", "t.json");
+  return *make_cluster(*parse_topology(*json, "t.json", "", LONGHAUL_SOURCE_ROOT), gpus);
+}
+
+// By how much longer, in us, an operation takes on `changed` than on the shipped file.
+template <class Operation>
+double longer_us(const Cluster& changed, Operation operation) {
+  const Cluster shipped = shipped_cluster("dgx-h200-ndr", changed.gpus());
+  Collectives before(shipped);
+  Collectives after(changed);
+  const Transfer slow = operation(after);
+  const Transfer fast = operation(before);
+  EXPECT_EQ(slow.protocol, fast.protocol);
+  EXPECT_EQ(slow.algorithm, fast.algorithm);
+  EXPECT_EQ(slow.byte_seconds, fast.byte_seconds);
+  return slow.latency.us() - fast.latency.us();
+}
+
+// 1000 us more on the wire: a gather over D nodes crosses D-1 boundaries, an all-reduce twice as many, a message once.
+TEST(Collectives, NetworkLatencyCountsOnEveryHopBetweenNodes) {
+  const Cluster slow = cluster_with(R"("network": {"latency_us": 1002.7})", 32);
+  const auto gather = [](Collectives& c) { return c.all_gather(rank_range(32), Bytes{100'000'000}); };
+  const auto reduce = [](Collectives& c) { return c.all_reduce(rank_range(4, 3, 8), Bytes{1'000'000'000}); };
+  const auto small = [](Collectives& c) { return c.all_gather(rank_range(4, 3, 8), Bytes{64}); };
+  const auto inside = [](Collectives& c) { return c.all_gather(rank_range(8), Bytes{100'000'000}); };
+  EXPECT_NEAR(longer_us(slow, gather), 3 * 1000, 1e-5);
+  EXPECT_NEAR(longer_us(slow, reduce), 6 * 1000, 1e-5);
+  EXPECT_NEAR(longer_us(slow, small), 3 * 1000, 1e-5);
+  EXPECT_EQ(longer_us(slow, inside), 0);
+  for (const std::int64_t bytes : {1'000, 1'000'000}) {
+    const auto edge = [&](Collectives& c) {
+      return c.exchange(std::vector<PeerMessage>{{0, 1, Bytes{bytes}}, {3, 11, Bytes{bytes}}, {1, 14, Bytes{bytes}}});
+    };
+    const auto near = [&](Collectives& c) { return c.exchange(std::vector<PeerMessage>{{0, 1, Bytes{bytes}}}); };
+    EXPECT_NEAR(longer_us(slow, edge), 1000, 1e-5);
+    EXPECT_EQ(longer_us(slow, near), 0);
+  }
+}
+
+// The tree over 16 nodes: four levels up and four down. A ring, 30 hops, is longer still.
+TEST(Collectives, NetworkLatencyCountsOnEveryLevelOfATree) {
+  const Cluster slow = cluster_with(R"("network": {"latency_us": 1002.7})", 128);
+  const auto tree = [](Collectives& c) { return c.all_reduce(rank_range(128), Bytes{4}); };
+  EXPECT_NEAR(longer_us(slow, tree), 8 * 1000, 1e-5);
+}
+
+// 10 us more over NVLink: on every ring step inside a node and once on a message, also on the way to another rail.
+TEST(Collectives, NvLinkLatencyCountsOnEveryStepInsideANode) {
+  const Cluster slow = cluster_with(R"("nvlink": {"latency_us": 10.6})", 16);
+  for (const std::int64_t bytes : {64, 200'000, 1'000'000'000}) {  // LL, LL128 or Simple, Simple
+    const auto edge = [&](int from, int to) {
+      return longer_us(slow, [&](Collectives& c) {
+        return c.exchange(std::vector<PeerMessage>{{from, to, Bytes{bytes}}});
+      });
+    };
+    EXPECT_NEAR(edge(0, 1), 10, 1e-5) << bytes;
+    EXPECT_NEAR(edge(3, 11), 0, 1e-5) << bytes;
+    EXPECT_NEAR(edge(3, 12), 10, 1e-5) << bytes;
+  }
+  const auto large = [](Collectives& c) { return c.all_gather(rank_range(8), Bytes{1'000'000'000}); };
+  const auto small = [](Collectives& c) { return c.all_gather(rank_range(8), Bytes{64}); };
+  const auto nodes = [](Collectives& c) { return c.all_gather(rank_range(16), Bytes{100'000'000}); };
+  EXPECT_NEAR(longer_us(slow, large), 7 * 10, 1e-5);
+  EXPECT_NEAR(longer_us(slow, small), 7 * 10, 1e-5);
+  EXPECT_NEAR(longer_us(slow, nodes), 14 * 10, 1e-5);
+}
+
+// A message passes PCIe at both ends: 2 x 10 us.
+TEST(Collectives, PcieLatencyCountsAtBothEnds) {
+  Topology topology = *read_topology("a100-40gb-2x4", LONGHAUL_SOURCE_ROOT);
+  const PeerMessage message{1, 5, Bytes{1'000'000}};
+  const auto latency_us = [&] {
+    const Cluster cluster = *make_cluster(topology, 8);
+    return Collectives(cluster).exchange({&message, 1}).latency.us();
+  };
+  const double before = latency_us();
+  topology.pcie->latency = Time::from_us(10);
+  EXPECT_NEAR(latency_us(), before + 20, 1e-6);
+}
+
+// Shipped files: wire and what NCCL adds make the hops that were fitted to measured tables, 8 us by LL and 6 by Simple,
+// and NVLink is that of the fits.
+TEST(Collectives, ShippedTopologiesKeepTheFittedHops) {
+  const std::vector<std::string> names = shipped_topologies(LONGHAUL_SOURCE_ROOT);
+  ASSERT_GE(names.size(), 5u);
+  for (const std::string& name : names) {
+    const Topology topology = *read_topology(name, LONGHAUL_SOURCE_ROOT);
+    EXPECT_DOUBLE_EQ(network_hop_seconds(topology, Protocol::kLl), 8e-6) << name;
+    EXPECT_DOUBLE_EQ(network_hop_seconds(topology, Protocol::kSimple), 6e-6) << name;
+    EXPECT_EQ(nvlink_extra_us(topology), 0) << name;
+  }
 }
 
 TEST(Collectives, SeveralPeersUseANicLessWellThanOne) {
