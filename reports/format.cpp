@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "sim/core/invariant.h"
 
@@ -117,6 +118,22 @@ std::string format_percent(double fraction, int decimals) {
 
 std::string format_ratio(double ratio) {
   return fmt::format("{}{}", format_number(ratio, ratio < 100 ? 2 : 0), kTimes);
+}
+
+std::string plain_text(std::string text) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kPlain = {{{kThinSpace, ""},
+                                                                                    {kNoBreakSpace, " "},
+                                                                                    {kMinus, "-"},
+                                                                                    {kTimes, "x"},
+                                                                                    {"\u2009", " "},
+                                                                                    {"\u2013", "-"},
+                                                                                    {"\u00b5s", "us"}}};
+  for (const auto& [sign, plain] : kPlain) {
+    for (std::size_t at = text.find(sign); at != std::string::npos; at = text.find(sign, at + plain.size())) {
+      text.replace(at, sign.size(), plain);
+    }
+  }
+  return text;
 }
 
 TimeUnit time_unit(double largest_ms) {

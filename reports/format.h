@@ -31,6 +31,9 @@ std::string format_percent(double fraction, int decimals = 1);
 // "1.22x" with a multiplication sign.
 std::string format_ratio(double ratio);
 
+// `text` for a terminal: the signs and spaces that the functions here write, in ASCII ("1 932 ms" becomes "1932 ms").
+std::string plain_text(std::string text);
+
 // One unit for all durations of a column or a sentence, so that they compare at a glance.
 struct TimeUnit {
   double per_ms = 1;  // value in the unit = value in ms x per_ms

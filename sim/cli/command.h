@@ -55,7 +55,8 @@ void print(const std::string& text);
 // A line to standard error unless --quiet.
 void say(const GlobalOptions& options, const std::string& line);
 
-// Writes to a temporary name beside `file`, then renames. Makes the folder. Throws LimitError if it cannot.
-void write_file(const std::string& file, const std::string& text);
+// Writes to a temporary name beside `file`, then renames. `option` is what named the file. Throws LimitError if it
+// cannot, also where the folder does not exist.
+void write_file(const std::string& file, const std::string& option, const std::string& text);
 
 }  // namespace longhaul

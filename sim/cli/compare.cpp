@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 
@@ -11,6 +12,7 @@
 #include "reports/study_traces.h"
 #include "sim/cli/command.h"
 #include "sim/cli/compare_table.h"
+#include "sim/cli/one_entry.h"
 #include "sim/cli/progress.h"
 #include "sim/cli/trace_files.h"
 #include "sim/study/results_json.h"
@@ -38,10 +40,25 @@ std::string run_json(const Options& options, std::chrono::steady_clock::duration
   return run.dump(2) + "\n";
 }
 
+// Why no row is a winner, and what to look at.
+std::string why_none(const StudyResult& result, const std::string& folder) {
+  bool any_large = false;
+  for (const CaseResult& one : result.cases) {
+    any_large = any_large || std::any_of(one.entries.begin(), one.entries.end(), [](const EntryResult& entry) {
+                  return !entry.hidden && entry.does_not_fit.has_value();
+                });
+  }
+  if (any_large) return fmt::format("no strategy fits into memory; see does_not_fit in {}/results.json", folder);
+  return fmt::format("no strategy is applicable to this study; see not_applicable in {}/results.json", folder);
+}
+
 int compare(const Options& options) {
   const auto start = std::chrono::steady_clock::now();
   const Expected<Study> study = read_study(options.study, study_options(options.global.seed));
   if (!study) return wrong_input(study.error());
+  note_unused_seed(options.global, *study);
+  const std::string folder = options.out.empty() ? default_folder(*study) : options.out;
+  probe_output_folder(folder);
   Progress progress(options.global.quiet);
   RunOptions run;
   run.threads = options.global.threads;
@@ -54,12 +71,13 @@ int compare(const Options& options) {
 
   const Json json = results_json(*study, *result);
   const std::string results = results_text(json);
-  const std::string folder = options.out.empty() ? "results/" + study->name : options.out;
-  write_file(folder + "/results.json", results);
   const TraceBundle traces = study_traces(*result);
-  write_file(folder + "/report.html", report_html(json, traces));
-  write_traces(folder + "/traces", traces, run.trace == TraceMode::kAll);
-  write_file(folder + "/run.json", run_json(options, std::chrono::steady_clock::now() - start));
+  OutputFolder output(folder);
+  output.add("results.json", results);
+  output.add("report.html", report_html(json, traces));
+  add_traces(output, "traces/", traces, run.trace == TraceMode::kAll);
+  output.add("run.json", run_json(options, std::chrono::steady_clock::now() - start));
+  output.commit();
 
   switch (options.global.format()) {
     case Format::kJson:
@@ -73,7 +91,7 @@ int compare(const Options& options) {
       break;
   }
   say(options.global, fmt::format("report: {0}/report.html, results: {0}/results.json", folder));
-  return result->any_fits() ? kExitDone : cannot("no strategy fits into memory; see does_not_fit in results.json");
+  return result->any_fits() ? kExitDone : cannot(why_none(*result, folder));
 }
 
 }  // namespace

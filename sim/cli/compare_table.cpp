@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
+#include "reports/format.h"
 #include "reports/result_rows.h"
 #include "reports/verdict.h"
 
@@ -13,9 +15,12 @@ namespace {
 
 using Row = std::vector<std::string>;
 
-constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+// "1 GPU", "2 GPUs".
+std::string counted(std::int64_t count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
 
-std::string gib(double bytes) { return fmt::format("{:.1f}", bytes / kGiB); }
+std::string memory_gb(double bytes) { return fmt::format("{:.1f}", bytes / 1e9); }
 std::string gb(double bytes) { return fmt::format("{:.2f}", bytes / 1e9); }
 
 // The first column and those from `left_from` on are left-aligned, the rest right-aligned.
@@ -77,13 +82,27 @@ std::vector<const EntryResult*> shown(const CaseResult& of) {
   return rows;
 }
 
+// Decimals with which the shortest of the case's steps shows three digits, at least `least`. A picosecond is 9.
+int step_decimals(const CaseResult& of, int least) {
+  double shortest = std::numeric_limits<double>::infinity();
+  for (const EntryResult* entry : shown(of)) {
+    if (entry->summary->step > Time::zero()) shortest = std::min(shortest, entry->summary->step.ms());
+  }
+  int decimals = 0;
+  for (double digit = 100; decimals < 9 && shortest < digit; digit /= 10) ++decimals;
+  return std::max(decimals, least);
+}
+
+std::string ms(Time time, int decimals) { return fmt::format("{:.{}f}", time.ms(), decimals); }
+
 std::string speed_block(const CaseResult& of) {
   std::vector<Row> rows = {
       {"strategy", "step ms", "low-high", "tok/s/GPU", "MFU %", "speedup", "own", "bound by", "layout"}};
+  const int decimals = step_decimals(of, 0);
   for (const EntryResult* entry : shown(of)) {
     const StepSummary& summary = *entry->summary;
-    rows.push_back({name_of(of, *entry), fmt::format("{:.1f}", summary.step.ms()),
-                    fmt::format("{:.0f}-{:.0f}", summary.low.ms(), summary.high.ms()),
+    rows.push_back({name_of(of, *entry), ms(summary.step, std::max(decimals, 1)),
+                    ms(summary.low, decimals) + "-" + ms(summary.high, decimals),
                     fmt::format("{:.1f}", summary.tokens_per_second_per_gpu), fmt::format("{:.1f}", 100 * summary.mfu),
                     speedup_text(entry->speedup), speedup_text(entry->speedup_own), summary.bound_by,
                     layout_text(*entry)});
@@ -93,14 +112,15 @@ std::string speed_block(const CaseResult& of) {
 
 std::string split_block(const CaseResult& of) {
   std::vector<Row> rows = {{"time, ms", "comp", "recomp", "optim", "comm", "bubble", "imbal", "launch", "tail",
-                            "max/mean", "peak GiB", "free", "GB in", "GB out"}};
+                            "max/mean", "peak GB", "free", "GB in", "GB out"}};
+  const int decimals = step_decimals(of, 1);
   for (const EntryResult* entry : shown(of)) {
     const StepSummary& summary = *entry->summary;
     Row row = {name_of(of, *entry)};
-    for (const Time part : summary.split.parts) row.push_back(fmt::format("{:.1f}", part.ms()));
+    for (const Time part : summary.split.parts) row.push_back(ms(part, decimals));
     row.push_back(fmt::format("{:.3f}", summary.imbalance));
-    row.push_back(gib(static_cast<double>(summary.peak_bytes)));
-    row.push_back(gib(static_cast<double>(of.setup->memory_limit() - summary.peak_bytes)));
+    row.push_back(memory_gb(static_cast<double>(summary.peak_bytes)));
+    row.push_back(memory_gb(static_cast<double>(of.setup->memory_limit() - summary.peak_bytes)));
     row.push_back(gb(summary.intra_node.mean));
     row.push_back(gb(summary.inter_node.mean));
     rows.push_back(row);
@@ -110,6 +130,7 @@ std::string split_block(const CaseResult& of) {
 
 std::string remarks(const CaseResult& of) {
   std::string text;
+  const int decimals = step_decimals(of, 1);
   for (const EntryResult& entry : of.entries) {
     if (entry.hidden) continue;
     if (!entry.not_applicable.empty()) {
@@ -117,15 +138,15 @@ std::string remarks(const CaseResult& of) {
     }
     if (entry.does_not_fit) {
       const DoesNotFit& fault = *entry.does_not_fit;
-      text += fmt::format("! {}: does not fit: rank {} needs {} GiB of {} GiB, most of it {}; {}\n", entry.label,
-                          fault.rank, gib(static_cast<double>(fault.needed_bytes)),
-                          gib(static_cast<double>(fault.limit_bytes)), to_string(fault.category),
+      text += fmt::format("! {}: does not fit: rank {} needs {} GB of {} GB, most of it {}; {}\n", entry.label,
+                          fault.rank, memory_gb(static_cast<double>(fault.needed_bytes)),
+                          memory_gb(static_cast<double>(fault.limit_bytes)), to_string(fault.category),
                           fault.change.empty() ? fmt::format("none of {} simulated changes fits", fault.checked.size())
                                                : fmt::format("fits with {} (simulated)", fault.change));
     }
     if (entry.summary && entry.summary->steps > 1) {
-      text += fmt::format("  {}: {} steps, 10th to 90th percentile {:.1f}-{:.1f} ms\n", entry.label,
-                          entry.summary->steps, entry.summary->p10.ms(), entry.summary->p90.ms());
+      text += fmt::format("  {}: {} steps, 10th to 90th percentile {}-{} ms\n", entry.label, entry.summary->steps,
+                          ms(entry.summary->p10, decimals), ms(entry.summary->p90, decimals));
     }
     if (entry.speedup_own_alternative) {
       text += fmt::format("  {}: {:.3f} x against {}\n", entry.label, *entry.speedup_own_alternative,
@@ -146,10 +167,11 @@ std::string compare_table(const Study& study, const StudyResult& result, const J
     const StudyCase& of = study.cases[i];
     const Batch& batch = *one.setup->batches.front();
     if (!text.empty()) text += "\n";
-    text += fmt::format("{}: {} on {} GPUs of {}, {} documents in {} sequences, {} tokens a step\n", one.name,
-                        of.model.name, one.setup->ranks(), of.topology.name, batch.documents.size(),
-                        batch.sequences.size(), batch.tokens());
-    if (i < rows.size()) text += wrapped(case_verdict(rows[i]).sentence()) + "\n";
+    text += fmt::format(
+        "{}: {} on {} of {}, {} in {}, {} a step\n", one.name, of.model.name, counted(one.setup->ranks(), "GPU"),
+        of.topology.name, counted(static_cast<std::int64_t>(batch.documents.size()), "document"),
+        counted(static_cast<std::int64_t>(batch.sequences.size()), "sequence"), counted(batch.tokens(), "token"));
+    if (i < rows.size()) text += wrapped(plain_text(case_verdict(rows[i]).sentence())) + "\n";
     if (!shown(one).empty()) text += "\n" + speed_block(one) + "\n" + split_block(one);
     const std::string lines = remarks(one);
     if (!lines.empty()) text += "\n" + lines;

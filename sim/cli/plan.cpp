@@ -8,6 +8,9 @@ namespace longhaul {
 namespace {
 
 int plan(const EntryOptions& options) {
+  if (options.global.format() == Format::kCsv) {
+    return wrong_input({{"<command line>", "--format", "is \"csv\"", "\"json\": a plan is no table", ""}});
+  }
   const Expected<std::unique_ptr<StudyEntry>> read = read_entry(options);
   if (!read) return wrong_input(read.error());
   const StrategyEntry& entry = *(*read)->found.entry;
@@ -15,13 +18,14 @@ int plan(const EntryOptions& options) {
   if (!setup) return wrong_input(setup.error());
   const Errors errors = entry_errors(*setup, entry);
   if (!errors.empty()) return wrong_input(errors);
-  const tl::expected<Degrees, std::string> degrees = chosen_degrees(*setup, entry);
-  if (!degrees) return not_applicable(entry, degrees.error());
-  const Planned planned = plan_entry(*setup, entry, *degrees, 0);
+  const EntryResult simulated = run_entry(*setup, entry, TraceMode::kNone);
+  if (const int code = runs_and_fits(entry, simulated); code != kExitDone) return code;
+  const Degrees& degrees = simulated.degrees;
+  const Planned planned = plan_entry(*setup, entry, degrees, 0);
   if (!planned) return not_applicable(entry, planned.error());
   Json json = {
       {"schema", "plan/1"}, {"name", entry.label}, {"case", setup->study_case->name}, {"strategy", entry.name}};
-  json["layout"] = {{"pp", degrees->pp}, {"cp", degrees->cp}, {"sp", degrees->sp}, {"dp", degrees->dp}};
+  json["layout"] = {{"pp", degrees.pp}, {"cp", degrees.cp}, {"sp", degrees.sp}, {"dp", degrees.dp}};
   json["plan"] = planned->plan ? planned->plan() : Json();
   print(json.dump(2) + "\n");
   return kExitDone;

@@ -1,22 +1,36 @@
 // A progress bar on standard error: only on a terminal, only when the work takes over a second.
+//
+// A thread of its own draws it, so that it also appears while one long step runs.
 #pragma once
 
-#include <chrono>
+#include <condition_variable>
 #include <cstddef>
+#include <mutex>
+#include <string>
+#include <thread>
 
 namespace longhaul {
 
 class Progress {
  public:
   explicit Progress(bool quiet);
-  // From one thread at a time.
-  void show(std::size_t done, std::size_t of);
+  ~Progress() { clear(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  // From any thread. `phase` says what runs now.
+  void show(std::size_t done, std::size_t of, const std::string& phase = "");
+  // Ends the bar and wipes it; nothing is drawn afterwards. Call it before other output.
   void clear();
 
  private:
-  std::chrono::steady_clock::time_point start_;
-  bool wanted_ = false;
-  bool shown_ = false;
+  void draw_until_cleared();
+
+  std::mutex mutex_;
+  std::condition_variable cleared_;
+  bool done_ = false;
+  std::string line_;
+  std::thread thread_;  // only on a terminal
 };
 
 }  // namespace longhaul

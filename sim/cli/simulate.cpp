@@ -11,6 +11,7 @@
 #include "sim/cli/compare_table.h"
 #include "sim/cli/critical_path_output.h"
 #include "sim/cli/one_entry.h"
+#include "sim/cli/output_folder.h"
 #include "sim/cli/trace_files.h"
 #include "sim/core/invariant.h"
 #include "sim/study/results_json.h"
@@ -56,12 +57,12 @@ std::string ops_text(const EntryResult& entry) {
 }
 
 std::string memory_text(const StepSummary& summary) {
-  std::string text = fmt::format("\n  memory at the peak, rank {}       GiB\n", summary.peak_rank);
+  std::string text = fmt::format("\n  memory at the peak, rank {}        GB\n", summary.peak_rank);
   for (int i = 0; i < kMemoryCategoryCount; ++i) {
     const std::int64_t bytes = summary.peak_categories[static_cast<std::size_t>(i)];
     if (bytes == 0) continue;
-    text += fmt::format("  {:<28} {:>8.2f}\n", to_string(static_cast<MemoryCategory>(i)),
-                        static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0));
+    text +=
+        fmt::format("  {:<28} {:>8.2f}\n", to_string(static_cast<MemoryCategory>(i)), static_cast<double>(bytes) / 1e9);
   }
   return text;
 }
@@ -84,6 +85,10 @@ int simulate_entry(const Options& options) {
   if (!read) return wrong_input(read.error());
   Study one = (*read)->study;
   one.cases = {*(*read)->found.study_case};
+  // Without --out only a trace is written, to where compare writes.
+  const bool writes = options.trace || !options.out.empty();
+  const std::string folder = options.out.empty() ? default_folder(one) : options.out;
+  if (writes) probe_output_folder(folder);
   RunOptions run;
   run.threads = options.entry.global.threads;
   run.trace = options.trace ? TraceMode::kAll : TraceMode::kCritical;
@@ -99,15 +104,17 @@ int simulate_entry(const Options& options) {
   const Format format = options.entry.global.format();
   const Schedule& schedule = *entry.trace->schedule;
   std::optional<CriticalPath> path;
-  if (format != Format::kCsv || !options.out.empty()) {
+  if (format != Format::kCsv || writes) {
     path = trace_critical_path(schedule, of.setup->cluster, of.setup->kernels);
     LH_ASSERT(!path || entry.summary->steps > 1 || path->step == entry.summary->step,
               "the critical path takes {} ps, the step {} ps", path->step.ps(), entry.summary->step.ps());
   }
   const std::string json = entry_text(entry, of, path);
-  if (!options.out.empty()) {
-    write_file(options.out + "/result.json", json);
-    if (options.trace) write_traces(options.out, study_traces(*result), true);
+  if (writes) {
+    OutputFolder output(folder);
+    output.add("result.json", json);
+    if (options.trace) add_traces(output, "", study_traces(*result), true);
+    output.commit();
   }
   if (format == Format::kJson) print(json);
   if (format == Format::kCsv) print(results_csv(results_json(one, *result)));
@@ -115,12 +122,8 @@ int simulate_entry(const Options& options) {
     print(compare_table(one, *result, results_json(one, *result)) + compute_text(*entry.summary) + ops_text(entry) +
           memory_text(*entry.summary) + critical_path_text(path, entry.summary->steps));
   }
-  if (!entry.does_not_fit) return kExitDone;
-  const DoesNotFit& fault = *entry.does_not_fit;
-  return cannot(
-      fmt::format("{} does not fit: rank {} needs {} bytes of {}, most of it {}; {}", entry.label, fault.rank,
-                  fault.needed_bytes, fault.limit_bytes, to_string(fault.category),
-                  fault.change.empty() ? "no simulated change fits: use more GPUs" : "fits with " + fault.change));
+  if (writes) say(options.entry.global, fmt::format("result: {}/result.json", folder));
+  return entry.does_not_fit ? does_not_fit(entry) : kExitDone;
 }
 
 }  // namespace
@@ -128,8 +131,9 @@ int simulate_entry(const Options& options) {
 void add_simulate(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("simulate", "Simulate one strategy of a study in depth");
-  command->add_option("--out", options->out, "Folder for result.json and the trace");
-  command->add_flag("--trace", options->trace, "Record every rank; written to --out");
+  command->add_option("--out", options->out,
+                      "Folder for result.json and the trace (with --trace: default results/<study name>)");
+  command->add_flag("--trace", options->trace, "Record every rank; written beside result.json");
   add_entry_options(*command, options->entry, "longhaul simulate four-way-h200 --strategy flashcp --format json");
   command->callback([&action, options] { action = [options] { return simulate_entry(*options); }; });
 }

@@ -105,7 +105,7 @@ int topology(const Options& options) {
   if (!errors.empty()) return wrong_input(errors);
   const TopologySummary summary = describe_topology(*cluster);
   const std::vector<RouteSummary> list = routes(*cluster, options);
-  if (!options.svg.empty()) write_file(options.svg, topology_svg(*cluster));
+  if (!options.svg.empty()) write_file(options.svg, "--svg", topology_svg(*cluster));
   switch (options.global.format()) {
     case Format::kJson:
       print(summary_json(summary, list).dump(2) + "\n");

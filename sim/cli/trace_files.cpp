@@ -5,20 +5,10 @@
 #include <sstream>
 
 #include "reports/chrome_trace.h"
-#include "sim/cli/command.h"
+#include "sim/core/error.h"
 
 namespace longhaul {
 namespace {
-
-std::string file_name(const Traced& traced) {
-  std::string name = traced.case_name.empty() ? traced.strategy : traced.case_name + "." + traced.strategy;
-  for (char& c : name) {
-    const bool plain =
-        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_';
-    if (!plain) c = '_';
-  }
-  return name;
-}
 
 // A gzip stream without a time stamp: equal traces make equal files.
 std::string gzipped(const std::string& text) {
@@ -44,15 +34,20 @@ std::string gzipped(const std::string& text) {
 
 }  // namespace
 
-void write_traces(const std::string& folder, const TraceBundle& traces, bool compressed) {
+void add_traces(OutputFolder& output, const std::string& folder, const TraceBundle& traces, bool compressed) {
+  std::vector<std::string> rows;
   for (const Traced& traced : traces.traced) {
+    rows.push_back(traced.case_name.empty() ? traced.strategy : traced.case_name + "." + traced.strategy);
+  }
+  const std::vector<std::string> names = unique_file_names(rows);
+  for (std::size_t i = 0; i < names.size(); ++i) {
     std::ostringstream text;
-    write_chrome_trace(text, traced);
-    const std::string file = folder + "/" + file_name(traced) + ".trace.json";
+    write_chrome_trace(text, traces.traced[i]);
+    const std::string file = folder + names[i] + ".trace.json";
     if (compressed) {
-      write_file(file + ".gz", gzipped(text.str()));
+      output.add(file + ".gz", gzipped(text.str()));
     } else {
-      write_file(file, text.str());
+      output.add(file, text.str());
     }
   }
 }

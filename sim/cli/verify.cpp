@@ -4,10 +4,12 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cmath>
 #include <memory>
 
 #include "sim/cli/one_entry.h"
+#include "sim/cli/progress.h"
 #include "sim/study/entry_run.h"
 #include "sim/study/reduce.h"
 
@@ -18,6 +20,14 @@ struct Options {
   EntryOptions entry;
   double tolerance = 1e-10;
 };
+
+// What is wrong with a tolerance; empty if nothing.
+std::string tolerance_fault(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size() && std::isfinite(value) && value > 0) return "";
+  return fmt::format("is \"{}\"; expected a finite number above 0, like 1e-10", text);
+}
 
 Json error_json(double error) { return std::isfinite(error) ? Json(error) : Json(); }
 
@@ -67,18 +77,26 @@ int run_verify(const Options& options) {
   if (!full) return wrong_input(full.error());
   const Errors errors = entry_errors(*full, entry);
   if (!errors.empty()) return wrong_input(errors);
-  const tl::expected<Degrees, std::string> degrees = chosen_degrees(*full, entry);
-  if (!degrees) return not_applicable(entry, degrees.error());
+  Progress progress(options.entry.global.quiet);
+  constexpr std::size_t kPhases = 3;
+  progress.show(0, kPhases, "simulating at real size: does it fit?");
+  const EntryResult simulated = run_entry(*full, entry, TraceMode::kNone);
+  if (!simulated.fits()) progress.clear();
+  if (const int code = runs_and_fits(entry, simulated); code != kExitDone) return code;
+  const Degrees& degrees = simulated.degrees;
 
-  const ReducedCase reduced = reduce_case(*full->study_case, degrees->pp);
+  progress.show(1, kPhases, "planning the reduced case");
+  const ReducedCase reduced = reduce_case(*full->study_case, degrees.pp);
   const Expected<CaseSetup> setup = set_up_case(reduced.study_case, (*read)->study.file);
   if (!setup) return wrong_input(setup.error());
-  const Planned planned = plan_entry(*setup, entry, *degrees, 0);
+  const Planned planned = plan_entry(*setup, entry, degrees, 0);
   if (!planned) return not_applicable(entry, planned.error());
+  progress.show(2, kPhases, "executing on virtual ranks and without distribution");
   VerifyOptions verify_options;
   verify_options.tolerance = options.tolerance;
   const VerifyReport report = verify(*planned->schedule, verify_options);
-  print(report_text(options, report, reduced, *degrees));
+  progress.clear();
+  print(report_text(options, report, reduced, degrees));
   return report.pass ? kExitDone : kExitFailed;
 }
 
@@ -89,7 +107,7 @@ void add_verify(CLI::App& app, Action& action) {
   CLI::App* command =
       app.add_subcommand("verify", "Execute a schedule on virtual ranks and compare with the reference");
   command->add_option("--tolerance", options->tolerance, "Largest error max|x-ref| / max|ref|")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Validator(tolerance_fault, "above 0"))
       ->capture_default_str();
   add_entry_options(*command, options->entry, "longhaul verify four-way-h200 --strategy basp");
   command->callback([&action, options] { action = [options] { return run_verify(*options); }; });
