@@ -59,7 +59,7 @@ std::string facts(const Json& results) {
   };
   const std::string model = fact("model"), gpus = fact("gpus"), topology = fact("topology");
   std::string text = model;
-  if (!gpus.empty()) text += fmt::format("{}{} GPUs", text.empty() ? "" : " on ", gpus);
+  if (!gpus.empty()) text += fmt::format("{}{} GPU{}", text.empty() ? "" : " on ", gpus, gpus == "1" ? "" : "s");
   if (!topology.empty()) text += fmt::format("{}{}", text.empty() ? "" : " of ", topology);
   return text;
 }

@@ -224,8 +224,9 @@ std::string topology_svg(const Cluster& cluster) {
                                          drawing.pairs ? "a link between every two GPUs" : "each GPU to the NVSwitch");
   const std::string nic = fmt::format("{} NIC{} a node, {} each, one way", topology.nics_per_node,
                                       topology.nics_per_node == 1 ? "" : "s", rate_text(topology.nic));
-  const std::string title = fmt::format("{}: {} GPUs on {} node{}", topology.name, cluster.gpus(), cluster.nodes(),
-                                        cluster.nodes() == 1 ? "" : "s");
+  const std::string title =
+      fmt::format("{}: {} GPU{} on {} node{}", topology.name, cluster.gpus(), cluster.gpus() == 1 ? "" : "s",
+                  cluster.nodes(), cluster.nodes() == 1 ? "" : "s");
   const double foot = drawing.node_top + drawing.node_height + 24;
   const std::string notes = text(kMargin, foot, topology.device.name + ". " + nvlink + ".", "small", "start") +
                             text(kMargin, foot + 16, nic + ".", "small", "start");

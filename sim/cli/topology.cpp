@@ -71,9 +71,10 @@ std::string summary_csv(const TopologySummary& summary) {
 }
 
 std::string summary_table(const TopologySummary& summary, const std::vector<RouteSummary>& list) {
-  std::string text = fmt::format("{}: {}\n{} GPUs ({}) in {} node{} of {}\nbisection: {:.1f} GB/s one way\n\n",
-                                 summary.name, summary.description, summary.gpus, summary.device, summary.nodes,
-                                 summary.nodes == 1 ? "" : "s", summary.gpus_per_node, summary.bisection.value / 1e9);
+  std::string text =
+      fmt::format("{}: {}\n{} GPU{} ({}) in {} node{} of {}\nbisection: {:.1f} GB/s one way\n\n", summary.name,
+                  summary.description, summary.gpus, summary.gpus == 1 ? "" : "s", summary.device, summary.nodes,
+                  summary.nodes == 1 ? "" : "s", summary.gpus_per_node, summary.bisection.value / 1e9);
   text += fmt::format("  {:<12} {:<14} {:>8} {:>12} {:>14} {:>11}\n", "link", "scope", "count", "rated GB/s",
                       "effective GB/s", "latency us");
   for (const LinkClassSummary& link : summary.link_classes) {

@@ -180,6 +180,8 @@ TEST(Strict, TerminalTextIsPlain) {
   EXPECT_NE(output.out.find("peak GB"), std::string::npos) << output.out;
   for (const char c : output.out) ASSERT_LT(static_cast<unsigned char>(c), 0x80U) << output.out;
   EXPECT_EQ(output.out.find("GiB"), std::string::npos) << output.out;
+  EXPECT_NE(read(scratch() / "one/report.html").find("on 1 GPU of"), std::string::npos);
+  EXPECT_NE(longhaul("topology dgx-h200-ndr --gpus 1").out.find("1 GPU ("), std::string::npos);
 }
 
 // On a terminal that is standard error, a run of over a second names its phase; the golden study's largest does.
