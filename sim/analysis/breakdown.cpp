@@ -1,30 +1,16 @@
 #include "sim/analysis/breakdown.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
+
+#include "sim/core/invariant.h"
 
 namespace longhaul {
 namespace {
 
 constexpr double kCollectiveError = 0.25;
-
-// What one rank can put out per second over the links of a scope.
-double bandwidth(const Cluster& cluster, LinkScope scope) {
-  const Topology& topology = cluster.topology();
-  if (scope == LinkScope::kInterNode) {
-    return topology.nic.effective().value * topology.nics_per_node / topology.gpus_per_node;
-  }
-  const int peers = topology.node_fabric == NodeFabric::kPairs ? topology.gpus_per_node - 1 : 1;
-  return topology.nvlink.effective().value * peers;
-}
-
-bool between_nodes(const RankTotals& rank, const Cluster& cluster) {
-  if (rank.sent_inter_node == 0) return false;
-  if (rank.sent_intra_node == 0) return true;
-  return static_cast<double>(rank.sent_inter_node) / bandwidth(cluster, LinkScope::kInterNode) >=
-         static_cast<double>(rank.sent_intra_node) / bandwidth(cluster, LinkScope::kIntraNode);
-}
 
 // One side of the interval: `residual` is |low| or |high| by kernel kind.
 template <class Residual>
@@ -81,15 +67,28 @@ ComputeSplit split_compute(const RankTotals& rank) {
   return split;
 }
 
-std::string bound_by(const RankTotals& rank, const Cluster& cluster) {
+bool network_is_busiest(std::span<const std::int64_t> link_bytes, const Cluster& cluster) {
+  LH_ASSERT(link_bytes.empty() || link_bytes.size() == cluster.links().size(), "{} links, bytes of {}",
+            cluster.links().size(), link_bytes.size());
+  double inside = 0;
+  double between = 0;
+  for (std::size_t i = 0; i < link_bytes.size(); ++i) {
+    const Link& link = cluster.links()[i];
+    const bool nvlink = cluster.link_classes()[link.link_class].name == cluster.topology().nvlink.name;
+    double& most = nvlink ? inside : between;
+    most = std::max(most, static_cast<double>(link_bytes[i]) / link.bandwidth.value);
+  }
+  return between > 0 && between >= inside;
+}
+
+std::string bound_by(const RankTotals& rank, bool network_is_busiest) {
   const ComputeSplit compute = split_compute(rank);
-  const bool inter = between_nodes(rank, cluster);
   const std::vector<std::pair<const char*, Time>> candidates = {
       {"compute: attention", compute.attention},
       {"compute: gemm", compute.gemm},
       {"memory traffic", compute.memory + rank.busy(Pass::kOptimizer)},
       {"recompute", rank.busy(Pass::kRecompute)},
-      {inter ? "exposed communication between nodes" : "exposed communication inside a node",
+      {network_is_busiest ? "exposed communication between nodes" : "exposed communication inside a node",
        rank.exposed_communication},
       {"bubble", rank.bubble},
       {"imbalance", rank.imbalance},

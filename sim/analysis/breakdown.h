@@ -6,6 +6,8 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
+#include <span>
 #include <string>
 
 #include "sim/cluster/cluster.h"
@@ -49,8 +51,14 @@ ComputeSplit split_compute(const RankTotals& rank);
 // The one thing that takes the most of the step on `rank`. Candidates, the first of equal ones: "compute: attention",
 // "compute: gemm", "memory traffic" (element-wise kernels, merges, copies, optimizer), "recompute", "exposed
 // communication between nodes" or "inside a node", "bubble", "imbalance", "launch". Exposed communication counts whole,
-// for the kind of link that would need longer for what this rank sends (bytes over one link's bandwidth).
-std::string bound_by(const RankTotals& rank, const Cluster& cluster);
+// for the side of the busiest link of the run.
+std::string bound_by(const RankTotals& rank, bool network_is_busiest);
+
+// Whether the link that would need longest for what it carried in the whole run (bytes over bandwidth, over all links:
+// a rank may wait for a hop that others send) is one between nodes; of equal ones too. Between nodes are NICs, leaves
+// and the PCIe links to NICs, which carry nothing else. Ignores when a link was busy: one that works behind compute
+// counts as well. `link_bytes` by link of the cluster, as in Totals; empty (a network without links) is false.
+bool network_is_busiest(std::span<const std::int64_t> link_bytes, const Cluster& cluster);
 
 struct Ends {
   Time low;

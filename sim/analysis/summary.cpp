@@ -102,7 +102,7 @@ StepSummary summarize(const Totals& totals, const Schedule& schedule, const Trai
   LH_ASSERT(summary.split.sum() == totals.step, "the parts sum to {} ps, the step takes {} ps",
             summary.split.sum().ps(), totals.step.ps());
   summary.compute = split_compute(critical);
-  summary.bound_by = bound_by(critical, cluster);
+  summary.bound_by = bound_by(critical, network_is_busiest(totals.link_bytes, cluster));
   const Ends ends = step_ends(totals.step, critical, kernels);
   summary.low = ends.low;
   summary.high = ends.high;

@@ -100,7 +100,8 @@ double ring_latency(const Cluster& cluster, const GroupShape& group, Protocol pr
     case Protocol::kSimple:
       break;
   }
-  return (nccl.start_us + (steps - crossings) * (std::max(nccl.simple_step_us, kNetworkSimpleStepUs) + extra_us)) * kMicro +
+  return (nccl.start_us + (steps - crossings) * (std::max(nccl.simple_step_us, kNetworkSimpleStepUs) + extra_us)) *
+             kMicro +
          crossings * network_hop_seconds(topology, protocol);
 }
 

@@ -1,8 +1,8 @@
 // NCCL's protocols as times: start-up, per-step latency and the part of the link rate that each reaches.
 //
 // Every step takes the wire latency of its link (Topology::nvlink_step, network_step) and what NCCL adds. The step
-// constants here are whole steps as fitted, on machines whose NVLink takes kFittedNvLinkUs; on others they change by the
-// difference. The hop constants of a topology are what NCCL adds alone. Rings stay on their rails.
+// constants here are whole steps as fitted, on machines whose NVLink takes kFittedNvLinkUs; on others they change by
+// the difference. The hop constants of a topology are what NCCL adds alone. Rings stay on their rails.
 // Constants are fits to published nccl-tests tables (54 tables of A100, H100 and H200; NCCL 2.18 to 2.30;
 // 2026). Hardware facts for this model: they are never tuned to a result of Longhaul. Times in us, rates in GB/s,
 // sizes in bytes.
