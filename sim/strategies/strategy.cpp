@@ -19,10 +19,13 @@ Resolved no_degree(const char* degree, int value) {
   return tl::unexpected(fmt::format("the strategy has no {}, but the layout sets it to {}", degree, value));
 }
 
-// Largest divisor of `ranks` that is at most `limit`.
-int largest_divisor(int ranks, std::int64_t limit) {
-  for (int degree = static_cast<int>(std::min<std::int64_t>(ranks, limit)); degree > 1; --degree) {
-    if (ranks % degree == 0) return degree;
+// Largest divisor of `ranks`, at most `limit`, over which the heads spread evenly: it divides the query heads, and it
+// divides the K/V heads or they divide it (each is then held by several ranks). See `head_share` of the sequence
+// family.
+int largest_divisor(int ranks, int limit, const ModelShape& model) {
+  for (int degree = std::min(ranks, limit); degree > 1; --degree) {
+    const bool kv_fits = model.kv_heads % degree == 0 || degree % model.kv_heads == 0;
+    if (ranks % degree == 0 && model.q_heads % degree == 0 && kv_fits) return degree;
   }
   return 1;
 }
@@ -56,8 +59,7 @@ Resolved resolve_pipeline(const Layout& layout, int ranks, int gpus_per_node, co
   } else if (layout.dp) {
     degrees.sp = std::max(1, stage / *layout.dp);
   } else {
-    const int inside = std::min(stage, gpus_per_node);
-    degrees.sp = largest_divisor(stage, std::min<std::int64_t>(inside, model.q_heads));
+    degrees.sp = largest_divisor(stage, gpus_per_node, model);
   }
   degrees.dp = layout.dp ? *layout.dp : std::max(1, stage / degrees.sp);
   return check_product(degrees, ranks);
@@ -75,7 +77,7 @@ tl::expected<Degrees, std::string> resolve_degrees(StrategyFamily family, const 
   if (!pipeline && layout.pp.value_or(1) > 1) return no_degree("pp", *layout.pp);
   if (pipeline) return resolve_pipeline(layout, ranks, gpus_per_node, model);
   if (context) return resolve_pair(layout.cp, layout.dp, ranks, ranks, &Degrees::cp);
-  if (sequence) return resolve_pair(layout.sp, layout.dp, ranks, largest_divisor(ranks, model.q_heads), &Degrees::sp);
+  if (sequence) return resolve_pair(layout.sp, layout.dp, ranks, largest_divisor(ranks, ranks, model), &Degrees::sp);
   Degrees degrees;
   degrees.dp = layout.dp.value_or(ranks);
   return check_product(degrees, ranks);

@@ -21,7 +21,7 @@ namespace longhaul {
 enum class StrategyFamily : std::uint8_t {
   kData,      // dp alone
   kContext,   // cp x dp
-  kSequence,  // sp x dp, sp at most the query heads
+  kSequence,  // sp x dp, sp a divisor of the query heads
   kPipeline,  // pp x sp x dp
 };
 
@@ -67,9 +67,10 @@ struct Strategy {
 // Reasons that hold for every strategy: wrong objective, one GPU, degrees that the model or the batch cannot fill.
 tl::expected<void, std::string> check_applicable(const Strategy& strategy, const StrategyRequest& request);
 
-// Fills in what `layout` leaves out for `ranks` GPUs: context and sequence families take all ranks (sp capped at the
-// largest usable divisor), pipelines pp = the largest divisor of the layer count not above the node count but at least
-// 2, sp = the GPUs of a stage inside a node, dp the rest. The error is a reason (degrees that do not multiply).
+// Fills in what `layout` leaves out for `ranks` GPUs: the context family takes all ranks, the sequence family the
+// largest divisor of them over which query and K/V heads spread evenly, pipelines pp = the largest divisor of the layer
+// count not above the node count but at least 2, sp = as in the sequence family, of the GPUs of a stage and inside a
+// node; dp the rest. The error is a reason (degrees that do not multiply).
 tl::expected<Degrees, std::string> resolve_degrees(StrategyFamily family, const Layout& layout, int ranks,
                                                    int gpus_per_node, const ModelShape& model);
 

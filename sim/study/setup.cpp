@@ -18,6 +18,9 @@ const Strategy& strategy_of(const StrategyEntry& entry) {
   return *strategy;
 }
 
+// A tp or ep of 1, the only ones there are, says nothing.
+bool writes_degrees(const Layout& layout) { return layout.pp || layout.cp || layout.sp || layout.dp; }
+
 }  // namespace
 
 StudyOptions study_options(std::optional<std::int64_t> seed) {
@@ -102,7 +105,8 @@ std::vector<Degrees> candidate_degrees(StrategyFamily family, const CaseSetup& s
 }
 
 Errors entry_errors(const CaseSetup& setup, const StrategyEntry& entry) {
-  if (entry.layout.best || !runs_workload(strategy_of(entry), setup)) return {};
+  if (entry.layout.best || !writes_degrees(entry.layout.degrees) || !runs_workload(strategy_of(entry), setup))
+    return {};
   const tl::expected<Degrees, std::string> degrees = entry_degrees(setup, entry);
   if (!degrees) {
     return {{entry.file, entry.path + "/layout", degrees.error(),

@@ -45,8 +45,10 @@ bool runs_workload(const Strategy& strategy, const CaseSetup& setup);
 // is not counted as legal.
 std::vector<Degrees> candidate_degrees(StrategyFamily family, const CaseSetup& setup);
 
-// Faults of an entry that are the user's, not the strategy's: degrees that do not multiply to the GPU count, sequences
-// that do not fill dp x micro-batches. None for entries with "best" and for those that cannot run the workload at all.
+// Faults of an entry whose layout the user wrote, for the entry or the case: degrees that do not multiply to the GPU
+// count, sequences that do not fill dp x micro-batches. A layout of defaults alone is not the user's fault: the row is
+// not applicable, with the same reason, and the others run. None for "best" and for what cannot run the workload at
+// all.
 Errors entry_errors(const CaseSetup& setup, const StrategyEntry& entry);
 
 // "cp 16", "sp 8, dp 2": degrees above 1.

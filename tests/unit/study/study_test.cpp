@@ -84,6 +84,35 @@ TEST(Study, OneLabelBringsTheBaselineAlong) {
                    entry_of(of, "allgather-cp").summary->step.seconds() / flashcp.summary->step.seconds());
 }
 
+// Five sequences of the 8 GPUs fill no dp 8; whether that is the user's fault depends on who chose dp.
+TEST(Study, OnlyAWrittenLayoutThatDoesNotFillIsAnInputError) {
+  const std::string text = R"({
+    "schema": "study/1", "name": "small", "topology": "dgx-h200-ndr", "gpus": 8, "model": "llama3-8b",
+    "documents": {"explicit": [[4096], [3000], [2000], [4000], [1000]]},
+    "strategies": ["data-parallel", "allgather-cp"]})";
+  const StudyResult result = *run_study(study_of(text), {});
+  EXPECT_EQ(entry_of(result.cases[0], "data-parallel").not_applicable,
+            "5 sequences do not fill dp 8 x micro-batches of 1; nearest counts: 8");
+  EXPECT_TRUE(entry_of(result.cases[0], "allgather-cp").summary.has_value());
+  EXPECT_EQ(result.cases[0].entries[static_cast<std::size_t>(result.cases[0].winner)].label, "allgather-cp");
+  // tp 1 is no layout of the user's.
+  EXPECT_TRUE(run_study(study_of(replaced(text, R"("strategies")", R"("layout": {"tp": 1}, "strategies")")), {}));
+
+  const std::string dp2 =
+      "small.json: /strategies/1: 5 sequences do not fill dp 2 x micro-batches of 1 for \"allgather-cp\"; expected 4 "
+      "or 6 sequences";
+  const std::string entry = R"({"name": "allgather-cp", "layout": {"cp": 4}})";
+  const auto written = run_study(study_of(replaced(text, R"("allgather-cp")", entry)), {});
+  ASSERT_FALSE(written.has_value());
+  ASSERT_EQ(written.error().size(), 1U);
+  EXPECT_EQ(written.error()[0].to_string(), dp2);
+  const std::string cp4 = R"("layout": {"cp": 4}, "strategies": ["allgather-cp", "flashcp"])";
+  const auto of_case =
+      run_study(study_of(replaced(text, R"("strategies": ["data-parallel", "allgather-cp"])", cp4)), {});
+  ASSERT_FALSE(of_case.has_value());
+  EXPECT_EQ(of_case.error().size(), 2U);
+}
+
 TEST(Study, UnknownLabelNamesTheNearest) {
   RunOptions options;
   options.labels = {"flashpc"};
