@@ -29,8 +29,8 @@ struct InputError {
 
 using Errors = std::vector<InputError>;
 
-// Says of every error from index `first` on that lies in another file than `file` that `path` of `file` names it, unless
-// it says so already.
+// Says of every error from index `first` on that lies in another file than `file` that `path` of `file` names it,
+// unless it says so already.
 void set_named_at(Errors& errors, std::size_t first, const std::string& file, const std::string& path);
 
 template <class T>

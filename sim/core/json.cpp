@@ -67,8 +67,10 @@ std::string place_of(std::string_view token, std::string_view text) {
   bool in_string = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (in_string) {
-      if (text[i] == '\\') ++i;
-      else if (text[i] == '"') in_string = false;
+      if (text[i] == '\\')
+        ++i;
+      else if (text[i] == '"')
+        in_string = false;
     } else if (text[i] == '"') {
       in_string = true;
     } else if (text[i] == '\n') {
@@ -93,7 +95,8 @@ std::pair<std::size_t, std::size_t> between(std::string_view text, std::string_v
 // "[json.exception.out_of_range.406] number overflow parsing '1e999'" without its tag.
 std::string without_tag(std::string_view what) {
   const std::size_t end = what.find("] ");
-  return std::string(what.starts_with("[json.exception") && end != std::string_view::npos ? what.substr(end + 2) : what);
+  return std::string(what.starts_with("[json.exception") && end != std::string_view::npos ? what.substr(end + 2)
+                                                                                          : what);
 }
 
 InputError syntax_error(const Json::parse_error& error, const std::string& file) {
@@ -252,7 +255,8 @@ void JsonReader::finish() {
   for (const auto& [key, unused] : value_->items()) {
     if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
     const std::string nearest = nearest_name(key, known_);
-    add_error(echoed(key), "unknown key", nearest.empty() ? fmt::format("one of {}", fmt::join(known_, ", ")) : "", nearest);
+    add_error(echoed(key), "unknown key", nearest.empty() ? fmt::format("one of {}", fmt::join(known_, ", ")) : "",
+              nearest);
   }
 }
 

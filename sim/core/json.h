@@ -19,8 +19,8 @@ namespace longhaul {
 
 using Json = nlohmann::ordered_json;
 
-// Reads and parses a file. Errors: an unreadable file; a syntax error and a number beyond the doubles, each with line and
-// column; a key that stands twice in one object, with its JSON pointer.
+// Reads and parses a file. Errors: an unreadable file; a syntax error and a number beyond the doubles, each with line
+// and column; a key that stands twice in one object, with its JSON pointer.
 Expected<Json> read_json_file(const std::string& file);
 Expected<Json> parse_json(std::string_view text, const std::string& file);
 

@@ -1,7 +1,8 @@
 // Simulated time: integer picoseconds in a strong type.
 //
-// An int64 of picoseconds spans about 106 days; a step beyond them is a limit of the model, a LimitError. Durations come out of the cost and
-// network models as double seconds and are rounded to picoseconds exactly once, by `Time::from_seconds`.
+// An int64 of picoseconds spans about 106 days; a step beyond them is a limit of the model, a LimitError. Durations
+// come out of the cost and network models as double seconds and are rounded to picoseconds exactly once, by
+// `Time::from_seconds`.
 #pragma once
 
 #include <cmath>

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 
+#include "sim/core/printable.h"
+
 namespace longhaul {
 namespace {
 
@@ -36,11 +38,12 @@ void read_passes(JsonReader& reader, Training& training) {
 }
 
 void read_zero_stage(JsonReader& reader, Training& training) {
-  const auto stage = reader.integer("zero_stage", 0, 3);
-  if (stage == 1 || stage == 2) {
-    reader.add_error("zero_stage", fmt::format("is {}", *stage), "0 or 3; stages 1 and 2 come with later work");
-  } else if (stage) {
-    training.zero_stage = static_cast<int>(*stage);
+  const Json* stage = reader.find("zero_stage");
+  if (stage == nullptr) return;
+  if (stage->is_number_integer() && (*stage == 0 || *stage == 3)) {
+    training.zero_stage = stage->get<int>();
+  } else {
+    reader.add_error("zero_stage", fmt::format("is {}", describe(*stage)), "0 or 3");
   }
 }
 
@@ -75,6 +78,20 @@ void check_product(JsonReader& reader, const Layout& layout, std::int64_t gpus) 
                              fmt::format("degrees whose product divides the {} GPUs", gpus), ""});
 }
 
+// Labels stand in tables and file names.
+void check_label(JsonReader& reader) {
+  constexpr std::size_t kMaxCharacters = 64;
+  const Json* value = reader.find("label");
+  if (value == nullptr || !value->is_string()) return;
+  const auto& label = value->get_ref<const std::string&>();
+  if (label.empty()) {
+    reader.add_error("label", "is empty", "a name for the row");
+  } else if (printable(label) != label || count_characters(label) > kMaxCharacters) {
+    reader.add_error("label", fmt::format("is {}", describe(*value)),
+                     fmt::format("at most {} characters, none of them control characters", kMaxCharacters));
+  }
+}
+
 void read_entry(const Json& value, const Placed& placed, const std::string& file, std::int64_t gpus,
                 const StudyOptions& options, StrategyEntry& entry, Errors& errors) {
   if (value.is_string()) {
@@ -82,7 +99,7 @@ void read_entry(const Json& value, const Placed& placed, const std::string& file
     entry.label = entry.name;
     const auto& names = options.known_strategies;
     if (std::find(names.begin(), names.end(), entry.name) == names.end()) {
-      errors.push_back({file, placed.path, fmt::format("unknown strategy \"{}\"", entry.name),
+      errors.push_back({file, placed.path, fmt::format("unknown strategy \"{}\"", echoed(entry.name)),
                         fmt::format("one of {}", fmt::join(names, ", ")), nearest_name(entry.name, names)});
     }
     return;
@@ -95,7 +112,7 @@ void read_entry(const Json& value, const Placed& placed, const std::string& file
   JsonReader reader(value, file, placed.path, errors);
   entry.name = reader.required_choice("name", options.known_strategies).value_or("");
   entry.label = reader.string("label").value_or(entry.name);
-  if (reader.has("label") && value["label"] == "") reader.add_error("label", "is empty", "a name for the row");
+  check_label(reader);
   if (reader.has("layout")) {
     entry.layout = LayoutRequest{};
     read_layout({&value["layout"], reader.child_path("layout")}, file, gpus, entry.layout, errors);
@@ -210,12 +227,13 @@ std::vector<StrategyEntry> read_strategies(const Placed& placed, const std::stri
     entry.path = fmt::format("{}/{}", placed.path, i);
     const std::size_t errors_before = errors.size();
     read_entry((*placed.value)[i], {nullptr, entry.path}, file, gpus, options, entry, errors);
-    if (errors.size() == errors_before && options.check_strategy) options.check_strategy(entry, errors);
+    entry.valid = errors.size() == errors_before && !entry.label.empty();
+    if (entry.valid && options.check_strategy) options.check_strategy(entry, errors);
     const auto twin = std::find_if(entries.begin(), entries.end(), [&entry](const StrategyEntry& other) {
       return other.label == entry.label && !entry.label.empty();
     });
     if (twin != entries.end()) {
-      errors.push_back({file, entry.path, fmt::format("has the label \"{}\" of {}", entry.label, twin->path),
+      errors.push_back({file, entry.path, fmt::format("has the label \"{}\" of {}", echoed(entry.label), twin->path),
                         "a \"label\" of its own", ""});
     }
     entries.push_back(std::move(entry));

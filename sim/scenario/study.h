@@ -35,6 +35,7 @@ struct StrategyEntry {
   Json options = Json::object();       // policy keys as given, for the strategy to read and check
   std::string file;                    // where the entry stands, for errors found later
   std::string path;
+  bool valid = true;  // false only while a faulty study is read: its label is not offered to the user
 };
 
 struct StudyCase {

@@ -6,6 +6,7 @@
 
 #include "sim/cluster/cluster.h"
 #include "sim/core/data_files.h"
+#include "sim/core/printable.h"
 #include "sim/scenario/layout_check.h"
 #include "sim/scenario/resolved.h"
 #include "sim/scenario/section_reader.h"
@@ -70,6 +71,7 @@ void read_topology_of(CaseKeys& keys, StudyCase& study_case, CaseReferences& ref
   }
   Expected<Topology> topology = parse_topology(reference, keys.file(), placed.path, data_directory());
   if (!topology) {
+    set_named_at(topology.error(), 0, keys.file(), placed.path);
     keys.errors().insert(keys.errors().end(), topology.error().begin(), topology.error().end());
     return;
   }
@@ -122,7 +124,13 @@ void check_fill(CaseKeys& keys, const StudyCase& study_case) {
 
 void read_baseline(CaseKeys& keys, StudyCase& study_case) {
   std::vector<std::string> labels;
-  for (const StrategyEntry& entry : study_case.strategies) labels.push_back(entry.label);
+  bool all_valid = true;
+  for (const StrategyEntry& entry : study_case.strategies) {
+    all_valid = all_valid && entry.valid;
+    if (entry.valid && std::find(labels.begin(), labels.end(), entry.label) == labels.end()) {
+      labels.push_back(entry.label);
+    }
+  }
   const Placed placed = keys.find("baseline");
   if (placed.value == nullptr) {
     if (!labels.empty()) study_case.baseline = labels.front();
@@ -131,8 +139,12 @@ void read_baseline(CaseKeys& keys, StudyCase& study_case) {
   } else {
     study_case.baseline = placed.value->get<std::string>();
     if (labels.empty() || std::find(labels.begin(), labels.end(), study_case.baseline) != labels.end()) return;
+    // A label that stands in a faulty entry is no second fault.
+    const auto same = [&](const StrategyEntry& entry) { return entry.label == study_case.baseline; };
+    const auto& entries = study_case.strategies;
+    if (!all_valid && std::any_of(entries.begin(), entries.end(), same)) return;
     keys.errors().push_back(
-        {keys.file(), placed.path, fmt::format("\"{}\" names no strategy of the study", study_case.baseline),
+        {keys.file(), placed.path, fmt::format("\"{}\" names no strategy of the study", echoed(study_case.baseline)),
          fmt::format("one of {}", fmt::join(labels, ", ")), nearest_name(study_case.baseline, labels)});
   }
 }
@@ -171,7 +183,8 @@ std::string checked_name(JsonReader& reader) {
            c == '-';
   };
   if (given && (name.front() == '.' || !std::all_of(name.begin(), name.end(), allowed) || name.size() > 100)) {
-    reader.add_error("name", fmt::format("is \"{}\"", name), "up to 100 letters, digits and . _ -, no leading dot");
+    reader.add_error("name", fmt::format("is \"{}\"", echoed(name)),
+                     "up to 100 letters, digits and . _ -, no leading dot");
   } else if (const Json* value = reader.find("name"); value != nullptr && *value == "") {
     reader.add_error("name", "is empty", "up to 100 letters, digits and . _ -, no leading dot");
   }

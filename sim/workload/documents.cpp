@@ -9,6 +9,7 @@
 #include "sim/core/data_files.h"
 #include "sim/core/invariant.h"
 #include "sim/core/json.h"
+#include "sim/core/printable.h"
 
 namespace longhaul {
 namespace {
@@ -66,14 +67,14 @@ std::vector<std::int64_t> read_lines(std::string_view text, const std::string& f
     std::string_view line = text.substr(0, end);
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
     ++number;
-    if (line.ends_with('\r')) line.remove_suffix(1);
+    while (!line.empty() && (line.back() == '\r' || line.back() == ' ' || line.back() == '\t')) line.remove_suffix(1);
     if (line.empty() || line.front() == '#') continue;
     std::int64_t tokens = 0;
     const auto [stop, failure] = std::from_chars(line.data(), line.data() + line.size(), tokens);
     if (failure == std::errc() && stop == line.data() + line.size() && tokens >= 1 && tokens <= kMaxFileTokens) {
       lengths.push_back(tokens);
     } else {
-      errors.push_back({file, fmt::format("line {}", number), fmt::format("is \"{}\"", line.substr(0, 60)),
+      errors.push_back({file, fmt::format("line {}", number), fmt::format("is \"{}\"", echoed(line)),
                         fmt::format("a document length from 1 to {}", kMaxFileTokens), ""});
     }
   }
@@ -150,6 +151,7 @@ void read_file(JsonReader& reader, DocumentSource& source) {
   const std::size_t errors_before = reader.errors().size();
   const std::string lengths_file = relative_to_file(*name, reader.file());
   source.file_lengths = read_document_lengths(lengths_file, reader.errors());
+  set_named_at(reader.errors(), errors_before, reader.file(), reader.child_path("file"));
   if (reader.errors().size() != errors_before) return;
   const Batch whole = packed_batch(source.file_lengths, {}, *context, std::numeric_limits<std::int64_t>::max());
   const auto filled = static_cast<std::int64_t>(whole.sequences.size());
@@ -164,9 +166,9 @@ void read_file(JsonReader& reader, DocumentSource& source) {
 }  // namespace
 
 std::vector<std::int64_t> read_document_lengths(const std::string& file, Errors& errors) {
-  const std::optional<std::string> contents = read_text_file(file);
+  const Expected<std::string> contents = read_input_file(file, "a file of document lengths");
   if (!contents) {
-    errors.push_back({file, "", "cannot be read", "a file of document lengths", ""});
+    errors.insert(errors.end(), contents.error().begin(), contents.error().end());
     return {};
   }
   const std::string& text = *contents;

@@ -10,6 +10,7 @@
 #include "sim/core/data_files.h"
 #include "sim/core/invariant.h"
 #include "sim/core/json.h"
+#include "sim/core/printable.h"
 
 namespace longhaul {
 namespace {
@@ -77,7 +78,7 @@ std::optional<LengthTable> make_table(const std::vector<PlacedRow>& placed, cons
 }
 
 std::string_view trimmed(std::string_view line) {
-  while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.remove_suffix(1);
+  while (!line.empty() && (line.back() == '\r' || line.back() == ' ' || line.back() == '\t')) line.remove_suffix(1);
   return line;
 }
 
@@ -160,7 +161,7 @@ std::optional<LengthTable> parse_length_table(std::string_view text, const std::
     if (!in_table) {
       in_table = line == kHeader;
       if (in_table) continue;
-      errors.push_back({file, place, fmt::format("is \"{}\"", line.substr(0, 60)),
+      errors.push_back({file, place, fmt::format("is \"{}\"", echoed(line)),
                         fmt::format("the header \"{}\" of a length table", kHeader), ""});
       return std::nullopt;
     }
@@ -171,7 +172,7 @@ std::optional<LengthTable> parse_length_table(std::string_view text, const std::
     if (quantile && tokens) {
       rows.push_back({{*quantile, *tokens}, place});
     } else {
-      errors.push_back({file, place, fmt::format("is \"{}\"", line.substr(0, 60)), "two numbers: quantile,tokens", ""});
+      errors.push_back({file, place, fmt::format("is \"{}\"", echoed(line)), "two numbers: quantile,tokens", ""});
     }
   }
   if (errors.size() != errors_before) return std::nullopt;
@@ -189,13 +190,17 @@ std::optional<LengthTable> find_lengths(const Json& reference, const std::string
   const auto text = reference.get<std::string>();
   const std::optional<std::string> table_file = resolve_data_file(DataKind::kLengths, text, file, path, errors);
   if (!table_file) return std::nullopt;
-  const std::optional<std::string> contents = read_text_file(*table_file);
+  const std::size_t errors_before = errors.size();
+  const Expected<std::string> contents = read_input_file(*table_file, "a length table");
   if (!contents) {
-    errors.push_back({*table_file, "", "cannot be read", "a length table", ""});
+    errors.insert(errors.end(), contents.error().begin(), contents.error().end());
+    set_named_at(errors, errors_before, file, path);
     return std::nullopt;
   }
   const std::string name = is_data_path(DataKind::kLengths, text) ? std::filesystem::path(text).stem().string() : text;
-  return parse_length_table(*contents, name, *table_file, errors);
+  std::optional<LengthTable> table = parse_length_table(*contents, name, *table_file, errors);
+  set_named_at(errors, errors_before, file, path);
+  return table;
 }
 
 }  // namespace longhaul

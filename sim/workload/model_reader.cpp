@@ -136,13 +136,17 @@ std::optional<ModelShape> find_model(const Json& reference, const std::string& f
   const auto text = reference.get<std::string>();
   const std::optional<std::string> model_file = resolve_data_file(DataKind::kModel, text, file, path, errors);
   if (!model_file) return std::nullopt;
+  const std::size_t errors_before = errors.size();
   Expected<Json> config = read_json_file(*model_file);
   if (!config) {
     for (InputError& error : config.error()) errors.push_back(std::move(error));
+    set_named_at(errors, errors_before, file, path);
     return std::nullopt;
   }
   const std::string name = is_data_path(DataKind::kModel, text) ? std::filesystem::path(text).stem().string() : text;
-  return read_model(*config, name, *model_file, "", errors);
+  std::optional<ModelShape> model = read_model(*config, name, *model_file, "", errors);
+  set_named_at(errors, errors_before, file, path);
+  return model;
 }
 
 }  // namespace longhaul

@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
 #include <sys/stat.h>
 
 #include <cstdlib>
@@ -74,9 +73,9 @@ TEST_F(DataFiles, AMissingDataFolderIsNamedWithItsVariable) {
   ASSERT_EQ(errors.size(), 1u);
   EXPECT_EQ(errors[0].to_string(), "study.json: /model: the data folder /no/such/folder is missing" + remedy);
   setenv("LONGHAUL_DATA", (root_ + "/workloads").c_str(), 1);
-  EXPECT_EQ(missing_data_folder("study.json", "/model")->to_string(),
-            "study.json: /model: the data folder " + root_ + "/workloads holds neither topologies/ nor workloads/" +
-                remedy);
+  EXPECT_EQ(
+      missing_data_folder("study.json", "/model")->to_string(),
+      "study.json: /model: the data folder " + root_ + "/workloads holds neither topologies/ nor workloads/" + remedy);
 }
 
 TEST_F(DataFiles, PathsAreReturnedUnopened) {

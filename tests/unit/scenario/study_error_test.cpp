@@ -48,11 +48,13 @@ TEST(StudyErrors, EveryFaultOfABadStudy) {
           HasSubstr("bad-study.json: /topology: \"dgx-h200-ndrr\" is not a shipped topology; expected one of"),
           "bad-study.json: /gpus: is \"sixteen\"; expected an integer from 1 to 1048576",
           HasSubstr("bad-study.json: /model: unknown model \"llama3-9b\"; expected one of llama-7b, llama3-8b,"),
-          "bad-lengths.csv: line 1: is \"lengths\"; expected the header \"quantile,tokens\" of a length table",
+          "bad-lengths.csv: line 1: is \"lengths\"; expected the header \"quantile,tokens\" of a length table (named "
+          "at " +
+              folder + "/bad-study.json: /documents/lengths)",
           "bad-study.json: /documents/context_tokens: is -131072; expected an integer from 1 to 134217728",
           "bad-study.json: /documents/sed: unknown key; did you mean \"seed\"?",
           "bad-study.json: /training/optimizer: is \"adam\"; expected one of adamw; did you mean \"adamw\"?",
-          "bad-study.json: /training/zero_stage: is 2; expected 0 or 3; stages 1 and 2 come with later work",
+          "bad-study.json: /training/zero_stage: is 2; expected 0 or 3",
           "bad-study.json: /training/recompute: is \"ful\"; expected one of full, none; did you mean \"full\"?",
           "bad-study.json: /training/micro_batch_sequences: is 0; expected an integer from 1 to 1048576",
           "bad-study.json: /layout/tp: is 8; expected 1; tensor parallelism comes with later work",
@@ -66,7 +68,7 @@ TEST(StudyErrors, EveryFaultOfABadStudy) {
           "mean "
           "\"best\"?",
           HasSubstr("bad-study.json: /baseline: \"allgather\" names no strategy of the study; expected one of "
-                    "allgather-cp,")));
+                    "allgather-cp; did you mean \"allgather-cp\"?")));
 }
 
 TEST(StudyErrors, UnknownStudy) {
@@ -120,11 +122,9 @@ TEST(StudyErrors, Training) {
   const auto training = [](const char* key, const Json& value) {
     return faults(with(example(), std::string("/training/") + key, value));
   };
-  EXPECT_THAT(training("zero_stage", 4),
-              ElementsAre("study.json: /training/zero_stage: is 4; expected an integer from 0 to 3"));
-  EXPECT_THAT(
-      training("zero_stage", 1),
-      ElementsAre("study.json: /training/zero_stage: is 1; expected 0 or 3; stages 1 and 2 come with later work"));
+  EXPECT_THAT(training("zero_stage", 4), ElementsAre("study.json: /training/zero_stage: is 4; expected 0 or 3"));
+  EXPECT_THAT(training("zero_stage", 1), ElementsAre("study.json: /training/zero_stage: is 1; expected 0 or 3"));
+  EXPECT_THAT(training("zero_stage", "3"), ElementsAre("study.json: /training/zero_stage: is \"3\"; expected 0 or 3"));
   EXPECT_THAT(training("dtype", "fp8"), ElementsAre("study.json: /training/dtype: is \"fp8\"; expected one of bf16"));
   EXPECT_THAT(training("scope", "steps"),
               ElementsAre("study.json: /training/scope: is \"steps\"; expected one of step, forward-backward, layers, "
@@ -136,7 +136,7 @@ TEST(StudyErrors, Training) {
               ElementsAre("study.json: /training/passes: leave out the backward pass; expected scope \"layers\" or "
                           "\"attention\" for that"));
   EXPECT_THAT(training("zero", 3),
-              ElementsAre(HasSubstr("study.json: /training/zero: unknown key; expected one of dtype, ")));
+              ElementsAre("study.json: /training/zero: unknown key; did you mean \"zero_stage\"?"));
 }
 
 TEST(StudyErrors, Layout) {
@@ -167,6 +167,38 @@ TEST(StudyErrors, Strategies) {
       faults(with(example(), "/strategies/1", {{"name", "basp"}, {"label", "dpp"}})),
       ElementsAre("study.json: /strategies/5: has the label \"dpp\" of /strategies/1; expected a \"label\" of its "
                   "own"));
+}
+
+TEST(StudyErrors, Labels) {
+  const auto label = [](const std::string& text) {
+    return faults(with(example(), "/strategies/1", {{"name", "per-doc-cp"}, {"label", text}}));
+  };
+  const std::string expected = "; expected at most 64 characters, none of them control characters";
+  EXPECT_THAT(label(std::string(64, 'x')), IsEmpty());
+  EXPECT_THAT(label(std::string(65, 'x')),
+              ElementsAre("study.json: /strategies/1/label: is \"" + std::string(65, 'x') + "\"" + expected));
+  EXPECT_THAT(label("a\nb"), ElementsAre("study.json: /strategies/1/label: is \"a\\nb\"" + expected));
+}
+
+TEST(StudyErrors, ABaselineIsOfferedValidLabelsOnly) {
+  const Json study = with(with(example(), "/strategies/2", "flashpc"), "/baseline", "flash");
+  EXPECT_THAT(faults(study),
+              testing::Contains("study.json: /baseline: \"flash\" names no strategy of the study; expected "
+                                "one of allgather-cp, per-doc-cp, ulysses, basp, dpp"));
+  const Json none = with(with(example(), "/strategies", {"flashpc"}), "/baseline", "flash");
+  EXPECT_THAT(faults(none), ElementsAre(HasSubstr("/strategies/0: unknown strategy \"flashpc\"")));
+  EXPECT_THAT(faults(with(none, "/baseline", "flashpc")).size(), 1u);
+}
+
+TEST(StudyErrors, AFaultyFileSaysWhereItIsNamed) {
+  EXPECT_THAT(faults(with(example(), "/model", "no/m.json")),
+              ElementsAre("no/m.json: cannot be read; expected a JSON file (named at study.json: /model)"));
+  EXPECT_THAT(faults(with(example(), "/documents", {{"file", "/dev/zero"}, {"context_tokens", 4096}})),
+              ElementsAre("/dev/zero: is not a regular file; expected a file of document lengths (named at study.json: "
+                          "/documents/file)"));
+  EXPECT_THAT(faults(with(example(), "/documents/lengths", "no/l.csv")),
+              ElementsAre("no/l.csv: cannot be read; expected a length table (named at study.json: "
+                          "/documents/lengths)"));
 }
 
 TEST(StudyErrors, PolicyOptionsAreCheckedWithTheRest) {
@@ -212,13 +244,12 @@ TEST(StudyErrors, Cases) {
 TEST(StudyErrors, CasesShareFaultsOnce) {
   Json study = with(example(), "/training/dtype", "fp8");
   study["cases"] = {{{"name", "a"}}, {{"name", "b"}, {"training", {{"zero_stage", 9}}}}};
-  EXPECT_THAT(faults(study),
-              ElementsAre("study.json: /training/dtype: is \"fp8\"; expected one of bf16",
-                          "study.json: /cases/1/training/zero_stage: is 9; expected an integer from 0 to 3"));
+  EXPECT_THAT(faults(study), ElementsAre("study.json: /training/dtype: is \"fp8\"; expected one of bf16",
+                                         "study.json: /cases/1/training/zero_stage: is 9; expected 0 or 3"));
   EXPECT_THAT(faults(with(without(study, "gpus"), "/training/dtype", "bf16")),
               ElementsAre("study.json: /cases/0/gpus: is missing; expected the number of GPUs",
                           "study.json: /cases/1/gpus: is missing; expected the number of GPUs",
-                          "study.json: /cases/1/training/zero_stage: is 9; expected an integer from 0 to 3"));
+                          "study.json: /cases/1/training/zero_stage: is 9; expected 0 or 3"));
 }
 
 }  // namespace
