@@ -1,5 +1,7 @@
 #include "sim/strategies/pipeline/cost.h"
 
+#include <algorithm>
+
 #include "sim/core/invariant.h"
 
 namespace longhaul {
@@ -19,6 +21,8 @@ StageCost::StageCost(const DppCostModel& model, std::int64_t layers, const Pipel
   attention_ = forwards * forward_attention_ + part_of_gpu * b.alpha1;
   linear_ = forwards * forward_linear_ + part_of_gpu * b.alpha2 + stage * b.a2a_token;
   fixed_ = forwards * forward_fixed_ + part * b.beta1 + stage * b.a2a_fixed;
+  forward_zero3_ = f.zero3;
+  backward_zero3_ = b.zero3;
 }
 
 double StageCost::piece(std::int64_t first, std::int64_t tokens) const {
@@ -29,10 +33,16 @@ double StageCost::piece(std::int64_t first, std::int64_t tokens) const {
 double StageCost::chunk(const PipelineChunk& chunk) const {
   double seconds = fixed_;
   for (const DocumentPiece& one : chunk.pieces) seconds += piece(one.first, one.tokens);
-  return seconds;
+  const double forward = forward_compute(chunk);
+  // A recomputed forward uses the weights that the backward pass has gathered.
+  return std::max(forward, forward_zero3_) + std::max(seconds - forward, backward_zero3_);
 }
 
 double StageCost::chunk_forward(const PipelineChunk& chunk) const {
+  return std::max(forward_compute(chunk), forward_zero3_);
+}
+
+double StageCost::forward_compute(const PipelineChunk& chunk) const {
   double seconds = forward_fixed_;
   for (const DocumentPiece& one : chunk.pieces) {
     const auto s = static_cast<double>(one.tokens);

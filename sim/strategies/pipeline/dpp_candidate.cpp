@@ -150,11 +150,15 @@ PipelineChunk bucket_chunk(const ChunkBucket& bucket, const DppCandidate& candid
 }  // namespace
 
 DppCandidate make_candidate(const ReplicaDocuments& documents, const StageCost& cost, const PipelineLayout& layout,
-                            SliceMesh mesh, std::int64_t window_tokens) {
+                            const SliceMesh& mesh, std::int64_t token_cap, std::int64_t window_tokens) {
   DppCandidate candidate;
-  candidate.processed = process_documents(documents.tokens, cost, mesh, mesh.most_tokens());
-  candidate.mesh = std::move(mesh);
+  candidate.processed = process_documents(documents.tokens, cost, mesh, token_cap);
+  candidate.mesh = mesh;
   const std::vector<CandidateSequence> sequences = list_sequences(documents, candidate, cost);
+  for (const CandidateSequence& sequence : sequences) candidate.seconds += sequence.seconds;
+  for (const ChunkBucket& bucket : candidate.processed.buckets) {
+    candidate.longest_seconds = std::max(candidate.longest_seconds, bucket.seconds + cost.fixed());
+  }
   group(candidate, sequences, layout, window_tokens);
   return candidate;
 }

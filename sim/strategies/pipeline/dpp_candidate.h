@@ -28,12 +28,16 @@ struct DppCandidate {
   ProcessedDocuments processed;
   std::vector<std::vector<CandidateSequence>> streams;  // descending slice counts, in and across streams
   bool window_fits = true;
+  // Lower bounds of the modelled time on the slowest stage, without ZeRO traffic: of all chunks, of the longest with
+  // a bucket.
+  double seconds = 0;
+  double longest_seconds = 0;
 };
 
-// T_m of Alg. 1 is the tokens of the mesh's largest cell: dpp.md 3 leaves its second bound open, and a larger one only
-// makes Alg. 1 loosen T_t until it is reached, chunks of twice the cell's time that the pipeline waits for.
+// `token_cap` is T_m of Alg. 1, at least the tokens of the mesh's largest cell. A larger one lets Alg. 1 loosen T_t
+// until it is reached: fewer chunks, each longer than a cell.
 DppCandidate make_candidate(const ReplicaDocuments& documents, const StageCost& cost, const PipelineLayout& layout,
-                            SliceMesh mesh, std::int64_t window_tokens);
+                            const SliceMesh& mesh, std::int64_t token_cap, std::int64_t window_tokens);
 
 // The chunks of the candidate's streams, for assemble_replica.
 std::vector<std::vector<SlotSequence>> candidate_slots(const DppCandidate& candidate,

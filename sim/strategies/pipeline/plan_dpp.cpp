@@ -44,27 +44,64 @@ std::vector<std::int32_t> slice_counts(std::int32_t most) {
   return counts;
 }
 
-// The fastest candidate when run alone, those whose window fits first; ties: the smallest K.
-std::optional<ReplicaPlan> plan_replica(const ReplicaDocuments& documents, const StageCost& cost,
-                                        const PipelineLayout& layout, const std::vector<std::int64_t>& stage_layers,
-                                        const DppOptions& options) {
-  // Whole units of sp, so that a chunk's padded rows stay within the capacity too.
-  const std::int64_t capacity = options.chunk_tokens / layout.sp * layout.sp;
-  std::optional<ReplicaPlan> best;
-  for (const std::int32_t slices : slice_counts(largest_k(layout, options))) {
-    std::optional<SliceMesh> mesh = make_mesh(cost, documents.tokens.front(), slices, layout.sp);
-    if (!mesh || mesh->most_tokens() > capacity) continue;
-    const DppCandidate candidate = make_candidate(documents, cost, layout, std::move(*mesh), options.window_tokens);
-    if (best && best->window_fits && !candidate.window_fits) continue;
-    ReplicaPlan plan = assemble_replica(candidate_slots(candidate, documents), layout, stage_layers, cost);
-    plan.mesh_slices = slices;
-    plan.token_cap = candidate.mesh.most_tokens();
-    plan.window_fits = candidate.window_fits;
-    const bool fits_first = best && plan.window_fits && !best->window_fits;
-    if (!best || fits_first || plan.modelled_seconds < best->modelled_seconds) best = std::move(plan);
-  }
-  return best;
+// The values of T_m tried for a mesh: its largest cell, doubled while under the capacity, and the capacity. They end at
+// the first that no batched chunk can exceed: a larger one changes nothing.
+std::vector<std::int64_t> token_caps(const SliceMesh& mesh, std::int64_t capacity, std::int64_t tokens) {
+  std::vector<std::int64_t> caps;
+  const std::int64_t most = std::max(mesh.most_tokens(), std::min(capacity, tokens));
+  for (std::int64_t cap = mesh.most_tokens(); cap < most; cap *= 2) caps.push_back(cap);
+  caps.push_back(most);
+  return caps;
 }
+
+// The fastest candidate when run alone, those whose window fits first; ties: the smallest K, then the smallest T_m.
+class ReplicaPlanner {
+ public:
+  ReplicaPlanner(const ReplicaDocuments& documents, const StageCost& cost, const PipelineLayout& layout,
+                 const std::vector<std::int64_t>& stage_layers, const DppOptions& options)
+      : documents_(documents), cost_(cost), layout_(layout), stage_layers_(stage_layers), options_(options) {}
+
+  std::optional<ReplicaPlan> plan() {
+    // Whole units of sp, so that a chunk's padded rows stay within the capacity too.
+    const std::int64_t capacity = options_.chunk_tokens / layout_.sp * layout_.sp;
+    const std::int64_t tokens = std::accumulate(documents_.tokens.begin(), documents_.tokens.end(), std::int64_t{0});
+    for (const std::int32_t slices : slice_counts(largest_k(layout_, options_))) {
+      const std::optional<SliceMesh> mesh = make_mesh(cost_, documents_.tokens.front(), slices, layout_.sp);
+      if (!mesh || mesh->most_tokens() > capacity) continue;
+      for (const std::int64_t cap : token_caps(*mesh, capacity, tokens)) {
+        if (!try_candidate(*mesh, cap)) break;
+      }
+    }
+    return std::move(best_);
+  }
+
+ private:
+  // False once one chunk alone takes longer through all stages than the best plan: larger caps make it longer still.
+  bool try_candidate(const SliceMesh& mesh, std::int64_t token_cap) {
+    const DppCandidate candidate = make_candidate(documents_, cost_, layout_, mesh, token_cap, options_.window_tokens);
+    const bool fits_first = best_ && candidate.window_fits && !best_->window_fits;
+    if (best_ && best_->window_fits && !candidate.window_fits) return true;
+    // The slowest stage runs all chunks, and every chunk passes through all stages: the candidate cannot be faster.
+    const auto layers = static_cast<double>(std::accumulate(stage_layers_.begin(), stage_layers_.end(), 0LL));
+    const auto slowest = static_cast<double>(*std::max_element(stage_layers_.begin(), stage_layers_.end()));
+    const bool bounded = best_ && !fits_first;
+    if (bounded && layers / slowest * candidate.longest_seconds > best_->modelled_seconds) return false;
+    if (bounded && candidate.seconds > best_->modelled_seconds) return true;
+    ReplicaPlan plan = assemble_replica(candidate_slots(candidate, documents_), layout_, stage_layers_, cost_);
+    plan.mesh_slices = mesh.slices();
+    plan.token_cap = token_cap;
+    plan.window_fits = candidate.window_fits;
+    if (!best_ || fits_first || plan.modelled_seconds < best_->modelled_seconds) best_ = std::move(plan);
+    return true;
+  }
+
+  const ReplicaDocuments& documents_;
+  const StageCost& cost_;
+  const PipelineLayout& layout_;
+  const std::vector<std::int64_t>& stage_layers_;
+  const DppOptions& options_;
+  std::optional<ReplicaPlan> best_;
+};
 
 }  // namespace
 
@@ -79,7 +116,8 @@ Applicable<PipelinePlan> plan_dpp(const Batch& batch, std::int64_t layers, const
   PipelinePlan plan{layout, stage_layers(layers, layout.pp), {}};
   const StageCost stage_cost(cost, layers, layout);
   for (const ReplicaDocuments& documents : deal_documents(batch, stage_cost, layout.dp)) {
-    std::optional<ReplicaPlan> replica = plan_replica(documents, stage_cost, layout, plan.stage_layers, options);
+    std::optional<ReplicaPlan> replica =
+        ReplicaPlanner(documents, stage_cost, layout, plan.stage_layers, options).plan();
     if (!replica) {
       return tl::unexpected(
           fmt::format("no number of slices up to {} brings the document of {} tokens under {} tokens "

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "sim/core/invariant.h"
+#include "sim/strategies/pipeline/stage_weights.h"
 #include "sim/strategies/step/head_parallel.h"
 #include "sim/strategies/step/step.h"
 
@@ -176,20 +177,8 @@ class PipelineScheduleBuilder {
     }
     options.context = has_slices(plan_);
     options.pipeline = true;
-    options.gather_once = gather_once();
+    options.gather_once = gathers_once(request_, plan_.stage_layers);
     return options;
-  }
-
-  // Option "gather": "chunk" (weights gathered for every chunk, as DPP is assumed to do: dpp.md 2.5) or "step". By
-  // default once a step where a stage's weights and gradients, unsharded (4 bytes a parameter), fill at most a tenth of
-  // the device.
-  bool gather_once() const {
-    const std::string choice = request_.options.value("gather", "auto");
-    if (choice != "auto") return choice == "step";
-    const std::int64_t layers = *std::max_element(plan_.stage_layers.begin(), plan_.stage_layers.end());
-    const std::int64_t parameters = layers * layer_parameters(request_.model).total() +
-                                    std::max(embedding_parameters(request_.model), head_parameters(request_.model));
-    return request_.memory_limit_bytes > 0 && 40 * parameters <= request_.memory_limit_bytes;
   }
 
   // Members of one stage on one node do the same thing at the same time, but each sends over its own edge: one may

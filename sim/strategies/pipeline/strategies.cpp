@@ -8,6 +8,7 @@
 #include "sim/strategies/pipeline/plan_json.h"
 #include "sim/strategies/pipeline/planners.h"
 #include "sim/strategies/pipeline/schedule.h"
+#include "sim/strategies/pipeline/stage_weights.h"
 #include "sim/strategies/step/head_parallel.h"
 #include "sim/workload/arithmetic.h"
 
@@ -104,6 +105,9 @@ DppCostModel cost_model(const StrategyRequest& request) {
   const double least = std::max(kernels.launch_seconds(), kernels.elementwise(Bytes{1}).seconds);
   cost.forward.beta1 = layers * kForwardLaunches * least;
   cost.backward.beta1 = layers * kBackwardLaunches * least;
+  const StageTraffic traffic = chunk_weight_traffic(request, stage_layers(model.layers, request.degrees.pp));
+  cost.forward.zero3 = traffic.forward_seconds;
+  cost.backward.zero3 = traffic.backward_seconds;
   return cost;
 }
 

@@ -133,6 +133,62 @@ TEST(PlanDpp, AWindowLimitSplitsTheStream) {
   EXPECT_EQ(none.replicas[0].streams.size(), 1u);
 }
 
+// Linear cost, 64 documents of one token on 4 stages; w = 3 / 4 s a document and stage, and every chunk costs `fixed`
+// more. A cap of c makes 64 / c equal chunks, so (64 / c + 3) (c w + fixed): saving fixed costs against 3 bubbles.
+// Free chunks: c = 1, (67)(0.75). fixed = 0.75 w: 35 x 2.75 w at c = 2, 19 x 4.75 w = 90.25 w at 4, 11 x 8.75 w at 8.
+// fixed = 64 w: one chunk leaves 4 x 128 w; two 5 x 96 w; four 7 x 80 w. So c = 32.
+TEST(PlanDpp, TheTokenCapWeighsFixedCostsAgainstBubbles) {
+  const Batch batch = packed({std::vector<std::int64_t>(64, 1)});
+  constexpr double kW = 0.75;
+  const auto plan_with = [&](double fixed) {
+    DppCostModel model = costs(0, 1);
+    model.forward.beta1 = 4 * fixed / 3;  // of all four layers
+    model.backward.beta1 = 8 * fixed / 3;
+    return plan_dpp(batch, 4, {1, 4, 1}, model, {1000, 0, 1})->replicas[0];
+  };
+  const ReplicaPlan free = plan_with(0);
+  EXPECT_EQ(free.token_cap, 1);
+  EXPECT_NEAR(free.modelled_seconds, 67 * kW, 1e-9);
+  const ReplicaPlan some = plan_with(0.75 * kW);
+  EXPECT_EQ(some.token_cap, 4);
+  EXPECT_EQ(some.chunks.size(), 16u);
+  EXPECT_NEAR(some.modelled_seconds, 90.25 * kW, 1e-9);
+  const ReplicaPlan costly = plan_with(64 * kW);
+  EXPECT_EQ(costly.token_cap, 32);
+  EXPECT_NEAR(costly.modelled_seconds, 480 * kW, 1e-9);
+}
+
+// The caps end at the capacity, in whole units of sp: 5, 10, 12. Two chunks (12 and 8 tokens) need 12.
+TEST(PlanDpp, TheLargestTokenCapIsTheCapacity) {
+  DppCostModel model = costs(0, 1);
+  model.backward.beta1 = 1e6;
+  const PipelinePlan plan = *plan_dpp(packed({{5, 4, 4, 4, 3}}), 2, {1, 2, 4}, model, {15, 0, 1});
+  EXPECT_EQ(plan.replicas[0].token_cap, 12);
+  for (const PipelineChunk& chunk : plan.replicas[0].chunks) EXPECT_LE(chunk.rows, 12);
+  EXPECT_EQ(plan.replicas[0].chunks.size(), 2u);
+}
+
+// Half of 8 layers; forward 2 a chunk, backward 4 and the recomputed 2; a token adds 1/8 forward, 1/8 recomputed.
+// Traffic of 100 and 1000 outlasts an empty chunk; 880 tokens hide the forward's (112 > 100), not the backward's.
+TEST(StageCost, ZeroTrafficHidesBehindLongChunksOnly) {
+  DppCostModel model;
+  model.forward.beta1 = 4;
+  model.forward.alpha2 = 1;
+  model.backward.beta1 = 8;
+  model.forward.zero3 = 100;
+  model.backward.zero3 = 1000;
+  model.recompute = true;
+  const StageCost cost(model, 8, {1, 2, 4});
+  PipelineChunk chunk;
+  EXPECT_EQ(cost.chunk_forward(chunk), 100);
+  EXPECT_EQ(cost.chunk(chunk), 1100);
+  chunk.pieces.push_back({.document = 0, .first = 0, .tokens = 880});
+  EXPECT_EQ(cost.chunk_forward(chunk), 112);
+  EXPECT_EQ(cost.chunk(chunk), 1112);
+  chunk.pieces[0].tokens = 16000;
+  EXPECT_EQ(cost.chunk(chunk), 2002 + 2006);
+}
+
 // Longest first to the least loaded: 8 | 7, 6 to the second, 5 to the first; 13 = 13 with two each: 4 to the first.
 TEST(PlanDpp, DealsDocumentsByModelledTime) {
   const PipelinePlan plan = *plan_dpp(packed({{4, 5, 6, 7, 8}}), 2, {2, 2, 1}, costs(0, 1), {100, 0, 1});
