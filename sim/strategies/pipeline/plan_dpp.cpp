@@ -54,7 +54,8 @@ std::vector<std::int64_t> token_caps(const SliceMesh& mesh, std::int64_t capacit
   return caps;
 }
 
-// The fastest candidate when run alone, those whose window fits first; ties: the smallest K, then the smallest T_m.
+// The fastest candidate when run alone, those whose window fits first; ties: a mesh's own cell as T_m,
+// then the smallest K, then the smallest T_m.
 class ReplicaPlanner {
  public:
   ReplicaPlanner(const ReplicaDocuments& documents, const StageCost& cost, const PipelineLayout& layout,
@@ -65,11 +66,17 @@ class ReplicaPlanner {
     // Whole units of sp, so that a chunk's padded rows stay within the capacity too.
     const std::int64_t capacity = options_.chunk_tokens / layout_.sp * layout_.sp;
     const std::int64_t tokens = std::accumulate(documents_.tokens.begin(), documents_.tokens.end(), std::int64_t{0});
+    std::vector<SliceMesh> meshes;
     for (const std::int32_t slices : slice_counts(largest_k(layout_, options_))) {
       const std::optional<SliceMesh> mesh = make_mesh(cost_, documents_.tokens.front(), slices, layout_.sp);
       if (!mesh || mesh->most_tokens() > capacity) continue;
-      for (const std::int64_t cap : token_caps(*mesh, capacity, tokens)) {
-        if (!try_candidate(*mesh, cap)) break;
+      try_candidate(*mesh, mesh->most_tokens());
+      meshes.push_back(*mesh);
+    }
+    // Larger caps after the cells' own of every K: a good plan by then rules most of them out.
+    for (const SliceMesh& mesh : meshes) {
+      for (const std::int64_t cap : token_caps(mesh, capacity, tokens)) {
+        if (cap > mesh.most_tokens() && !try_candidate(mesh, cap)) break;
       }
     }
     return std::move(best_);

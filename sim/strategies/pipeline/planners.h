@@ -40,8 +40,8 @@ struct DppOptions {
 // (every K to 8, then steps of K/4), and for each the token caps T_m of Alg. 1 (dpp.md 3 leaves its second bound open):
 // the tokens of the mesh's largest cell, doubled up to chunk_tokens. A large cap packs short documents into few chunks,
 // which saves what every chunk costs and lengthens the pp - 1 bubbles. Kept is the candidate whose order, run alone
-// (alone.h) with the modelled times, is the fastest (ties: the smallest K, then the smallest cap); dpp.md 4.3's total
-// would rank them without the bubbles between unequal chunks.
+// (alone.h) with the modelled times, is the fastest (ties: a cell's own cap, the smallest K, the smallest cap);
+// dpp.md 4.3's total would rank them without the bubbles between unequal chunks.
 // With recompute fixed, T_ckpt is part of the chunk times, and a grouping is infeasible when its window (Eq. 7) keeps
 // more than window_tokens; if every grouping of every K is, one stream is planned and window_fits is false.
 // Not applicable: see pipeline_not_applicable; fewer documents than replicas; a longest document that max_slices
