@@ -174,21 +174,25 @@ TEST(DocumentErrors, ExplicitLists) {
 }
 
 TEST(DocumentErrors, Files) {
+  const std::string named = " (named at " + testing::TempDir() + "study.json: /documents/file)";
+  write_file("blanks.txt", "10 \n4\t\r\n \n");
+  EXPECT_THAT(read({{"file", "blanks.txt"}, {"context_tokens", 7}}).faults, ElementsAre());
   EXPECT_THAT(read({{"file", "missing.txt"}, {"context_tokens", 8}}).faults,
-              ElementsAre("missing.txt: cannot be read; expected a file of document lengths"));
+              ElementsAre("missing.txt: cannot be read; expected a file of document lengths" + named));
   write_file("bad.txt", "10\n-4\n12 tokens\n");
-  EXPECT_THAT(read({{"file", "bad.txt"}, {"context_tokens", 8}}).faults,
-              ElementsAre("bad.txt: line 2: is \"-4\"; expected a document length from 1 to 1073741824",
-                          "bad.txt: line 3: is \"12 tokens\"; expected a document length from 1 to 1073741824"));
+  EXPECT_THAT(
+      read({{"file", "bad.txt"}, {"context_tokens", 8}}).faults,
+      ElementsAre("bad.txt: line 2: is \"-4\"; expected a document length from 1 to 1073741824" + named,
+                  "bad.txt: line 3: is \"12 tokens\"; expected a document length from 1 to 1073741824" + named));
   write_file("bad.json", "[3, \"x\"]");
   EXPECT_THAT(read({{"file", "bad.json"}, {"context_tokens", 8}}).faults,
-              ElementsAre("bad.json: /1: is \"x\"; expected a document length from 1 to 1073741824"));
+              ElementsAre("bad.json: /1: is \"x\"; expected a document length from 1 to 1073741824" + named));
   write_file("object.json", "{\"a\": 1}");
   EXPECT_THAT(read({{"file", "object.json"}, {"context_tokens", 8}}).faults,
-              ElementsAre("object.json: is an object; expected a list of document lengths"));
+              ElementsAre("object.json: is an object; expected a list of document lengths" + named));
   write_file("empty.txt", "# nothing\n");
   EXPECT_THAT(read({{"file", "empty.txt"}, {"context_tokens", 8}}).faults,
-              ElementsAre("empty.txt: holds no lengths; expected one document length a line, or a JSON list"));
+              ElementsAre("empty.txt: holds no lengths; expected one document length a line, or a JSON list" + named));
   write_file("short.txt", "8\n8\n");
   EXPECT_THAT(read({{"file", "short.txt"}, {"context_tokens", 8}, {"sequences", 3}}).faults,
               ElementsAre("study.json: /documents/sequences: is 3; expected at most 2, which the documents of " +

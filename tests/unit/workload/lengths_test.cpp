@@ -157,10 +157,12 @@ TEST(LengthTableReader, BadReferences) {
   EXPECT_THAT(inline_faults(7),
               ElementsAre("study.json: /documents/lengths: is 7; expected a shipped length table's name, the path of a "
                           "CSV, or {\"quantiles\": [[0, 1], ...]}"));
-  EXPECT_THAT(inline_faults("no/such.csv"), ElementsAre("no/such.csv: cannot be read; expected a length table"));
+  EXPECT_THAT(
+      inline_faults("no/such.csv"),
+      ElementsAre("no/such.csv: cannot be read; expected a length table (named at study.json: /documents/lengths)"));
   const std::string model = *find_data_file(DataKind::kModel, "llama3-8b");
-  EXPECT_THAT(inline_faults(model),
-              ElementsAre(model + ": line 1: is \"{\"; expected the header \"quantile,tokens\" of a length table"));
+  EXPECT_THAT(inline_faults(model), ElementsAre(model + ": line 1: is \"{\"; expected the header \"quantile,tokens\" "
+                                                        "of a length table (named at study.json: /documents/lengths)"));
 }
 
 }  // namespace

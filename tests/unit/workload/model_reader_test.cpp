@@ -127,7 +127,8 @@ TEST(ModelReader, BadReferences) {
             "llama3.2-3b, qwen1.5-1.8b, qwen2.5-3b, qwen3-8b, or a path; did you mean \"llama3-8b\"?");
   EXPECT_EQ(errors[1].to_string(),
             "study.json: /model: is 8; expected a shipped model's name, the path of a config.json, or an object");
-  EXPECT_EQ(errors[2].to_string(), "here/no/such.json: cannot be read; expected a JSON file");
+  EXPECT_EQ(errors[2].to_string(),
+            "here/no/such.json: cannot be read; expected a JSON file (named at here/study.json: /model)");
 }
 
 }  // namespace
