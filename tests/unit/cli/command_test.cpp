@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/unit/cli/command_line.h"
 
@@ -92,6 +93,30 @@ TEST(Compare, PrintsTheResultsAsJsonAndCsv) {
     line = c == '\n' ? 0 : line + 1;
     EXPECT_LE(line, 124U) << "a line is wider than a terminal";  // bytes; a few characters take two
   }
+}
+
+// Steps of less than a millisecond: step and ends are printed to three digits, not as "0.4" and "0-1".
+TEST(Compare, ShortStepsKeepTheirDigits) {
+  write("short.json", R"({
+    "schema": "study/1", "name": "short", "topology": "dgx-h200-ndr", "gpus": 2,
+    "model": {"hidden_size": 512, "intermediate_size": 1024, "num_attention_heads": 4, "num_hidden_layers": 2,
+              "vocab_size": 1000}, "documents": {"explicit": [[256, 100]]},
+    "training": {"scope": "forward-backward"}, "strategies": ["allgather-cp"], "baseline": "allgather-cp"})");
+  const Output output = longhaul("compare ./short.json --out short --quiet");
+  ASSERT_EQ(output.code, 0) << output.err;
+  const Json entry = Json::parse(read(scratch() / "short/results.json"))["strategies"][0];
+  const double step = entry["step_time_ms"];
+  ASSERT_LT(step, 1);
+  const std::size_t at = output.out.find("\nallgather-cp *");
+  ASSERT_NE(at, std::string::npos) << output.out;
+  std::istringstream row(output.out.substr(at + std::string("\nallgather-cp *").size()));
+  double shown = 0;
+  double low = 0;
+  double high = 0;  // "0.123-0.234": the dash reads as the sign
+  row >> shown >> low >> high;
+  EXPECT_NEAR(shown, step, 0.005 * step) << output.out;
+  EXPECT_NEAR(low, entry["step_time_low_ms"].get<double>(), 0.005 * step) << output.out;
+  EXPECT_NEAR(-high, entry["step_time_high_ms"].get<double>(), 0.005 * step) << output.out;
 }
 
 TEST(Compare, DefaultFolderIsNamedAfterTheStudy) {
