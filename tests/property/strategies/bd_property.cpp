@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include "tests/property/strategies/cp_documents.h"
 #include "sim/strategies/block_diffusion/plan.h"
+#include "tests/property/strategies/cp_documents.h"
 
 namespace longhaul {
 namespace {

@@ -121,7 +121,7 @@ TEST(DeviceErrors, UnknownName) {
   EXPECT_EQ(
       texts(read_device("a100", kRoot)),
       Lines{"a100: \"a100\" is not a shipped device; expected one of a100-40gb, a100-80gb, a800, h100, h200, h800, or "
-            "a path to a file; did you mean \"a800\"?"});
+            "a path to a file; did you mean \"a100-40gb\"?"});
 }
 
 TEST(ClusterErrors, GpuCounts) {
