@@ -31,16 +31,6 @@ struct Attention {
   std::vector<std::vector<KeyRange>> visible;  // by piece, query
 };
 
-std::vector<RowToken> tokens_of(const Machine& machine, const OpInstance& at, const Region& region) {
-  if (region.tensor().row_map == nullptr) machine.fail(at, "attention over a tensor without a row map");
-  const std::vector<RowToken> all = row_tokens(*region.tensor().row_map);
-  std::vector<RowToken> tokens;
-  tokens.reserve(static_cast<std::size_t>(region.rows()));
-  for (std::int64_t i = 0; i < region.rows(); ++i)
-    tokens.push_back(all[static_cast<std::size_t>(region.tensor_row(i))]);
-  return tokens;
-}
-
 // Rows begin .. begin + count - 1 hold the tokens that `claimed` gives for them, of one document and view; returns the
 // first row's token.
 template <class Claimed>
@@ -105,12 +95,12 @@ Attention bind(Machine& machine, const OpInstance& at, const Region& q) {
         source.key.columns() == op.kv_heads * op.head_dim && source.key.columns() == source.value.columns();
     if (!wide || source.key.rows() != source.value.rows())
       machine.fail(at, "keys and values are not kv_heads x head_dim");
-    source.tokens = tokens_of(machine, at, source.key);
+    source.tokens = view_tokens(machine, at, source.key);
     attention.sources.push_back(std::move(source));
   }
   if (op.pieces < 0) machine.fail(at, "attention without a piece list");
   attention.pieces = &at.shape->pieces[static_cast<std::size_t>(op.pieces)]->pieces;
-  const std::vector<RowToken> queries = tokens_of(machine, at, q);
+  const std::vector<RowToken> queries = view_tokens(machine, at, q);
   for (const Piece& piece : *attention.pieces) {
     check_piece(machine, at, piece, queries, attention);
     machine.require_written(at, q, piece.q_row, piece.q_count);

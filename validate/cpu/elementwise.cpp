@@ -28,17 +28,6 @@ void require_equal(const Machine& machine, const OpInstance& at, const Region& a
   machine.fail(at, fmt::format("operands of {} x {} and {} x {} differ", a.rows(), a.columns(), b.rows(), b.columns()));
 }
 
-// Tokens of the rows of a view.
-std::vector<RowToken> view_tokens(const Machine& machine, const OpInstance& at, const Region& region) {
-  if (region.tensor().row_map == nullptr) machine.fail(at, "needs rows with a row map, not a flat tensor");
-  const std::vector<RowToken> all = row_tokens(*region.tensor().row_map);
-  std::vector<RowToken> tokens;
-  tokens.reserve(static_cast<std::size_t>(region.rows()));
-  for (std::int64_t i = 0; i < region.rows(); ++i)
-    tokens.push_back(all[static_cast<std::size_t>(region.tensor_row(i))]);
-  return tokens;
-}
-
 // The id that a row feeds into the embedding; -1 for padding.
 std::int64_t input_id(const RowToken& token, std::int64_t vocab) {
   if (token.document < 0) return -1;

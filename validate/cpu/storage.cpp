@@ -174,4 +174,14 @@ void Machine::fail(const OpInstance& at, const std::string& what) const {
   throw ScheduleError(fmt::format("{}: {}", place(at), what));
 }
 
+std::vector<RowToken> view_tokens(const Machine& machine, const OpInstance& at, const Region& region) {
+  if (region.tensor().row_map == nullptr) machine.fail(at, "needs rows with a row map, not a flat tensor");
+  const std::vector<RowToken> all = row_tokens(*region.tensor().row_map);
+  std::vector<RowToken> tokens;
+  tokens.reserve(static_cast<std::size_t>(region.rows()));
+  for (std::int64_t i = 0; i < region.rows(); ++i)
+    tokens.push_back(all[static_cast<std::size_t>(region.tensor_row(i))]);
+  return tokens;
+}
+
 }  // namespace longhaul

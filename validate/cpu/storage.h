@@ -106,4 +106,7 @@ struct Machine {
   [[noreturn]] void fail(const OpInstance& at, const std::string& what) const;
 };
 
+// Tokens of the rows of a view, in view order; fails if it is one of a flat tensor.
+std::vector<RowToken> view_tokens(const Machine& machine, const OpInstance& at, const Region& region);
+
 }  // namespace longhaul
