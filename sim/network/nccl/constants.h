@@ -1,0 +1,99 @@
+// The constants of NCCL's time model: named values by GPU generation and by network, read from topologies/nccl.json
+// (`"schema": "nccl/1"`, topologies/nccl.schema.json). They are what `longhaul-fit collectives` finds from measured
+// tables; none belongs to one table or one machine.
+//
+// Units are in the names: us, GB/s (gbps = 1e9 bytes a second), or a factor of NCCL's own rate of the link.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+#include "sim/core/error.h"
+
+namespace longhaul {
+
+enum class NcclGpu : std::uint8_t { kAmpere, kHopper, kBlackwell, kCdna };
+inline constexpr std::size_t kNcclGpuCount = 4;
+
+// EFA of the first generation (P4d, P4de: 4 NICs of 100 Gb/s a node) and of the second and later ones (P5, P6) differ
+// by a factor of two and more in every hop.
+enum class NcclNetwork : std::uint8_t { kInfiniBand, kRoce, kEfa1, kEfa2, kTcpx, kTcpxo, kEthernet };
+inline constexpr std::size_t kNcclNetworkCount = 7;
+
+// Of one GPU generation. What each term stands for: sim/network/nccl/times.h.
+enum class GpuTerm : std::uint8_t {
+  kStart,           // us, any call: launch and first barrier
+  kLlStep,          // us a ring step
+  kLlRamp,          // us, once the part of a channel fills a chunk
+  kLlBlockRate,     // GB/s that one channel's threads pack and unpack
+  kLlEfficiency,    // of the NVLink rate
+  kLlCopy,          // parts of a rank's share that the local copy costs
+  kLl128Start,      // us
+  kLl128Step,       // us
+  kLl128Efficiency,
+  kSimpleStart,     // us
+  kSimpleStep,      // us
+  kSimpleSliceRate, // GB/s
+  kSimpleCopy,      // parts of a rank's share
+  kSimpleEfficiency,
+  kNvlsStart,       // us
+  kNvlsSync,        // us a loop
+  kNvlsFill,        // loops
+  kNvlsEfficiency,  // of the NVLink rate
+  kP2pLl,           // us
+  kP2pLlRate,       // GB/s a peer
+  kP2pSimple,       // us
+  kP2pEfficiency,   // of the NVLink rate
+  kP2pChannelRate,  // GB/s a channel
+  kP2pFill,         // parts of the NVLink time of one chunk a channel
+  kTreeStep,        // us, Simple tree inside a domain
+  kTreeEfficiency,  // of the NVLink rate
+  kCount,
+};
+inline constexpr std::size_t kGpuTermCount = static_cast<std::size_t>(GpuTerm::kCount);
+
+// Of one network.
+enum class NetworkTerm : std::uint8_t {
+  kLlHop,         // us a hop
+  kLlRate,        // of the NIC rate
+  kTreeLlRate,    // GB/s of a tree's LL messages
+  kSimpleHop,     // us
+  kTreeStart,     // us
+  kTreeSync,      // us a loop
+  kEfficiency,    // of the NIC rate, large messages of collectives
+  kP2pEfficiency, // of the NIC rate, large messages of sends and receives
+  kP2pHop,        // us a message
+  kCount,
+};
+inline constexpr std::size_t kNetworkTermCount = static_cast<std::size_t>(NetworkTerm::kCount);
+
+struct NcclConstants {
+  std::array<std::array<double, kGpuTermCount>, kNcclGpuCount> gpus{};
+  std::array<std::array<double, kNetworkTermCount>, kNcclNetworkCount> networks{};
+  double pytorch_us = 0;  // what a PyTorch benchmark measures on top of nccl-tests
+
+  double of(NcclGpu gpu, GpuTerm term) const {
+    return gpus[static_cast<std::size_t>(gpu)][static_cast<std::size_t>(term)];
+  }
+  double of(NcclNetwork network, NetworkTerm term) const {
+    return networks[static_cast<std::size_t>(network)][static_cast<std::size_t>(term)];
+  }
+  bool operator==(const NcclConstants&) const = default;
+};
+
+std::string_view nccl_name(NcclGpu gpu);          // "ampere"
+std::string_view nccl_name(NcclNetwork network);  // "infiniband"
+std::string_view nccl_name(GpuTerm term);         // "ll_step_us"
+std::string_view nccl_name(NetworkTerm term);     // "ll_hop_us"
+
+// Reads a constants file. All faults at once: absent, unknown or negative values, unknown groups.
+Expected<NcclConstants> read_nccl_constants(const std::string& file);
+// Parses the value; `file` and `path` (JSON pointer) locate it in error messages.
+Expected<NcclConstants> parse_nccl_constants(const nlohmann::ordered_json& json, const std::string& file,
+                                             const std::string& path);
+
+}  // namespace longhaul
