@@ -32,8 +32,9 @@ struct Link {
   std::uint8_t link_class = 0;  // index into Cluster::link_classes()
 };
 
-// The directed links from one rank to another, first to last. By value: it holds up to eight ids inline.
-using Route = boost::container::static_vector<LinkId, 8>;
+// The directed links from one rank to another, first to last. By value: it holds up to kMaxHops ids inline.
+inline constexpr std::size_t kMaxHops = 16;
+using Route = boost::container::static_vector<LinkId, kMaxHops>;
 
 class Cluster {
  public:
@@ -43,6 +44,10 @@ class Cluster {
   int gpus_per_node() const { return topology_.gpus_per_node; }
   int node_of(int rank) const { return rank / topology_.gpus_per_node; }
   int local_of(int rank) const { return rank % topology_.gpus_per_node; }
+  // NVLink domains: the GPUs that NVLink joins. One a node, or one for several nodes of a rack.
+  int gpus_per_domain() const { return topology_.domain_gpus(); }
+  int domain_of(int rank) const { return rank / topology_.domain_gpus(); }
+  int domains() const { return (gpus_ + gpus_per_domain() - 1) / gpus_per_domain(); }
   const Topology& topology() const { return topology_; }
   const DeviceSpec& device() const { return topology_.device; }
   std::span<const Link> links() const { return links_; }

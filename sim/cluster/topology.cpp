@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "sim/cluster/shipped_files.h"
 #include "sim/core/json.h"
 
@@ -21,6 +23,12 @@ void read_link(JsonReader& reader, LinkClass& link) {
   reader.find("sources");
 }
 
+// NVLinks of a GPU where the file does not say: 25 GB/s each one way up to Hopper, 50 on Blackwell.
+int usual_nvlinks(const Topology& topology) {
+  const double one = topology.device.generation == GpuGeneration::kBlackwell ? 50e9 : 25e9;
+  return std::max(1, static_cast<int>(topology.nvlink_rate_per_gpu().value / one + 0.5));
+}
+
 void read_nvlink(const Json& json, JsonReader& parent, Topology& topology) {
   JsonReader reader(json, parent.file(), parent.child_path("nvlink"), parent.errors());
   const auto fabric = reader.required_choice("fabric", {"nvswitch", "pairs"});
@@ -29,6 +37,13 @@ void read_nvlink(const Json& json, JsonReader& parent, Topology& topology) {
   topology.nvlink.rated =
       BytesPerSecond::from_GBps(reader.required_number("gbytes_per_s", kMinRate, kMaxRate).value_or(1));
   read_link(reader, topology.nvlink);
+  const auto links = reader.integer("links", 1, 256);
+  topology.nvlink_links = links ? static_cast<int>(*links) : usual_nvlinks(topology);
+  const auto domain = reader.integer("gpus_per_domain", 1, 4096);
+  topology.gpus_per_domain = domain ? static_cast<int>(*domain) : topology.gpus_per_node;
+  const bool can_multicast =
+      topology.node_fabric == NodeFabric::kNvSwitch && topology.device.generation != GpuGeneration::kAmpere;
+  topology.nvls = reader.boolean("nvls").value_or(can_multicast);
   // A step crosses a switch over two links: up and down.
   if (topology.node_fabric == NodeFabric::kNvSwitch) {
     topology.nvlink.latency = Time::from_ps(topology.nvlink.latency.ps() / 2);
@@ -53,6 +68,11 @@ void read_network(const Json& json, JsonReader& parent, Topology& topology) {
   JsonReader reader(json, parent.file(), parent.child_path("network"), parent.errors());
   const auto fabric = reader.required_choice("fabric", {"rails", "single-switch"});
   topology.network_fabric = fabric == "rails" ? NetworkFabric::kRails : NetworkFabric::kSingleSwitch;
+  static const std::vector<std::string> technologies = {"infiniband", "roce", "efa", "tcpx", "tcpxo", "ethernet"};
+  const std::string technology = reader.choice("technology", technologies).value_or("infiniband");
+  topology.technology = static_cast<NetworkTechnology>(
+      std::find(technologies.begin(), technologies.end(), technology) - technologies.begin());
+  topology.sharp = reader.boolean("sharp").value_or(false);
   topology.nic.name = "nic";
   topology.nic.scope = LinkScope::kInterNode;
   topology.nics_per_node = static_cast<int>(reader.required_integer("nics_per_node", 1, 256).value_or(1));
@@ -125,6 +145,8 @@ Expected<Topology> parse_whole(const Json& json, const std::string& file, const 
   if (const Json* network = reader.required("network", "an object")) read_network(*network, reader, topology);
   if (const Json* pcie = reader.find("pcie")) read_pcie(*pcie, reader, topology);
   scale(reader, topology);
+  const auto cpu = reader.choice("cpu", {"intel", "amd", "grace"}).value_or("intel");
+  topology.cpu = cpu == "amd" ? CpuVendor::kAmd : cpu == "grace" ? CpuVendor::kGrace : CpuVendor::kIntel;
   reader.find("sources");
   reader.finish();
   if (!errors.empty()) return tl::unexpected(errors);
@@ -157,6 +179,11 @@ Expected<Topology> parse_patched(const Json& json, const std::string& file, cons
 
 Time Topology::nvlink_step() const {
   return node_fabric == NodeFabric::kNvSwitch ? nvlink.latency + nvlink.latency : nvlink.latency;
+}
+
+BytesPerSecond Topology::nvlink_rate_per_gpu() const {
+  const int links = node_fabric == NodeFabric::kNvSwitch ? 1 : gpus_per_node - 1;
+  return {nvlink.rated.value * links};
 }
 
 Time Topology::network_step() const {

@@ -35,6 +35,9 @@ struct LinkClass {
 
 enum class NodeFabric { kNvSwitch, kPairs };
 enum class NetworkFabric { kRails, kSingleSwitch };
+// What the NICs speak. Decides which of NCCL's constants hold between nodes.
+enum class NetworkTechnology { kInfiniBand, kRoce, kEfa, kTcpx, kTcpxo, kEthernet };
+enum class CpuVendor { kIntel, kAmd, kGrace };
 
 struct Topology {
   std::string name;
@@ -44,14 +47,27 @@ struct Topology {
   std::optional<int> nodes;  // set: exactly this many are there at most; not set: any number
   NodeFabric node_fabric = NodeFabric::kNvSwitch;
   LinkClass nvlink;               // a GPU to the NVSwitch, or a GPU to one peer, one way
+  int nvlink_links = 0;           // NVLinks of a GPU, to the switch or to all its peers
+  int gpus_per_domain = 0;        // GPUs that NVLink joins: 72 in an NVL72 rack, else gpus_per_node; 0 means the latter
+  bool nvls = false;              // the NVSwitch reduces and multicasts (NVLink SHARP), and NCCL uses it
+  CpuVendor cpu = CpuVendor::kIntel;
   int nics_per_node = 0;          // GPU g uses NIC g * nics_per_node / gpus_per_node
   LinkClass nic;                  // one NIC, one way
   std::optional<LinkClass> pcie;  // a GPU to its NIC, where that is narrower than the NIC; one way
   NetworkFabric network_fabric = NetworkFabric::kSingleSwitch;
+  NetworkTechnology technology = NetworkTechnology::kInfiniBand;
+  bool sharp = false;           // the switches of the network reduce, and NCCL uses it (CollNet)
   Time ll_hop;                  // what NCCL adds to network_step() for one hop over this network, LL protocol
   Time simple_hop;              // the same, Simple protocol
   int nodes_per_leaf = 0;       // rails only
   double oversubscription = 1;  // rails only: NIC rate under a leaf over its rate to the spine; 1 is non-blocking
+
+  // GPUs of one NVLink domain: a node, or several where one NVLink switch system joins them.
+  int domain_gpus() const { return gpus_per_domain > 0 ? gpus_per_domain : gpus_per_node; }
+  // What the NICs of a GPU carry together, one way, as rated (a shared NIC counts in equal parts).
+  BytesPerSecond nic_rate_per_gpu() const { return {nic.rated.value * nics_per_node / gpus_per_node}; }
+  // What the NVLinks of a GPU carry together, one way, as rated.
+  BytesPerSecond nvlink_rate_per_gpu() const;
 
   // Wire latency of one step: from a GPU to one of its node, through the switch where there is one.
   Time nvlink_step() const;
