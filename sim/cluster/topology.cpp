@@ -146,7 +146,7 @@ Expected<Topology> parse_whole(const Json& json, const std::string& file, const 
   if (const Json* pcie = reader.find("pcie")) read_pcie(*pcie, reader, topology);
   scale(reader, topology);
   const auto cpu = reader.choice("cpu", {"intel", "amd", "grace"}).value_or("intel");
-  topology.cpu = cpu == "amd" ? CpuVendor::kAmd : cpu == "grace" ? CpuVendor::kGrace : CpuVendor::kIntel;
+  topology.cpu = cpu == "amd" ? HostCpu::kAmd : cpu == "grace" ? HostCpu::kGrace : HostCpu::kIntel;
   reader.find("sources");
   reader.finish();
   if (!errors.empty()) return tl::unexpected(errors);

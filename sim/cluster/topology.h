@@ -37,7 +37,7 @@ enum class NodeFabric { kNvSwitch, kPairs };
 enum class NetworkFabric { kRails, kSingleSwitch };
 // What the NICs speak. Decides which of NCCL's constants hold between nodes.
 enum class NetworkTechnology { kInfiniBand, kRoce, kEfa, kTcpx, kTcpxo, kEthernet };
-enum class CpuVendor { kIntel, kAmd, kGrace };
+enum class HostCpu { kIntel, kAmd, kGrace };
 
 struct Topology {
   std::string name;
@@ -50,7 +50,7 @@ struct Topology {
   int nvlink_links = 0;           // NVLinks of a GPU, to the switch or to all its peers
   int gpus_per_domain = 0;        // GPUs that NVLink joins: 72 in an NVL72 rack, else gpus_per_node; 0 means the latter
   bool nvls = false;              // the NVSwitch reduces and multicasts (NVLink SHARP), and NCCL uses it
-  CpuVendor cpu = CpuVendor::kIntel;
+  HostCpu cpu = HostCpu::kIntel;
   int nics_per_node = 0;          // GPU g uses NIC g * nics_per_node / gpus_per_node
   LinkClass nic;                  // one NIC, one way
   std::optional<LinkClass> pcie;  // a GPU to its NIC, where that is narrower than the NIC; one way
