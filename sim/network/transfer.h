@@ -41,6 +41,7 @@ struct Transfer {
   std::vector<MemberTraffic> members;  // collectives: in the order given; exchange: by rank
   Algorithm algorithm = Algorithm::kNone;
   Protocol protocol = Protocol::kSimple;
+  int channels = 0;  // blocks of a member's GPU that the call occupies; 0: nothing moves
 };
 
 }  // namespace longhaul
