@@ -25,24 +25,26 @@ FlowShare::FlowShare(const Cluster& cluster)
   for (const Link& link : cluster.links()) inverse_bandwidth_.push_back(1 / link.bandwidth.value);
 }
 
-FlowShare::BundleId FlowShare::find(const Transfer& transfer) {
+FlowShare::BundleId FlowShare::find(const Transfer& transfer, double slowdown) {
   for (Place place = head_[static_cast<std::size_t>(transfer.loads.front().link)]; !place.none();
        place = at(place).next) {
-    if (at(place.bundle).transfer == &transfer) return place.bundle;
+    const Bundle& bundle = at(place.bundle);
+    if (bundle.transfer == &transfer && bundle.slowdown == slowdown) return place.bundle;
   }
   return -1;
 }
 
-FlowShare::BundleId FlowShare::add(const Transfer& transfer) {
+FlowShare::BundleId FlowShare::add(const Transfer& transfer, double slowdown) {
   LH_ASSERT(!transfer.loads.empty() && transfer.byte_seconds > 0, "a byte phase without bytes");
-  BundleId id = find(transfer);
-  if (id < 0) id = create(transfer);
+  LH_ASSERT(slowdown >= 1, "a transfer slowed by {}", slowdown);
+  BundleId id = find(transfer, slowdown);
+  if (id < 0) id = create(transfer, slowdown);
   ++at(id).flows;
   touch(id);
   return id;
 }
 
-FlowShare::BundleId FlowShare::create(const Transfer& transfer) {
+FlowShare::BundleId FlowShare::create(const Transfer& transfer, double slowdown) {
   BundleId id = static_cast<BundleId>(bundles_.size());
   if (free_.empty()) {
     bundles_.emplace_back();
@@ -63,7 +65,8 @@ FlowShare::BundleId FlowShare::create(const Transfer& transfer) {
   }
   bundle.transfer = &transfer;
   bundle.reference = static_cast<double>(reference);
-  bundle.limit = bundle.reference / transfer.byte_seconds;
+  bundle.slowdown = slowdown;
+  bundle.limit = bundle.reference / (transfer.byte_seconds * slowdown);
   bundle.tightest = longest / bundle.reference;
   LH_ASSERT(transfer.byte_seconds >= longest * (1 - kLoadSlack), "a transfer faster than its links: {} s under {} s",
             transfer.byte_seconds, longest);

@@ -1,7 +1,7 @@
 // Who shares which link, and the max-min fair rates that follow: the part of the flow solver without time.
 //
-// A bundle is all byte phases of one Transfer that run at once: they have equal rates. See sim/network/flow_solver.h
-// for the model. Rates are in bytes per second on the bundle's reference link.
+// A bundle is all byte phases of one Transfer that run at once and are slowed by one factor: they have equal rates. See
+// sim/network/flow_solver.h for the model. Rates are in bytes per second on the bundle's reference link.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,9 @@ class FlowShare {
 
   explicit FlowShare(const Cluster& cluster);
 
-  // Adds one flow of `transfer` (which has loads), and returns its bundle. Rates hold only after the next solve().
-  BundleId add(const Transfer& transfer);
+  // Adds one flow of `transfer` (which has loads), whose limit is that of a transfer that takes `slowdown` >= 1 times
+  // as long alone; returns its bundle. Rates hold only after the next solve().
+  BundleId add(const Transfer& transfer, double slowdown = 1);
   // Takes one flow out. The bundle is gone with its last flow.
   void remove(BundleId bundle);
   // Solves every component that was touched since the last call; returns the rates of the bundles in them, each
@@ -55,6 +56,7 @@ class FlowShare {
     const Transfer* transfer = nullptr;
     std::vector<Entry> entries;
     double reference = 0;
+    double slowdown = 1;
     double limit = 0;
     double tightest = 0;    // max over links of weight / bandwidth
     double rate = 0;        // as last reported
@@ -71,8 +73,8 @@ class FlowShare {
 
   Bundle& at(BundleId id) { return bundles_[static_cast<std::size_t>(id)]; }
   Entry& at(Place place) { return at(place.bundle).entries[static_cast<std::size_t>(place.entry)]; }
-  BundleId find(const Transfer& transfer);
-  BundleId create(const Transfer& transfer);
+  BundleId find(const Transfer& transfer, double slowdown);
+  BundleId create(const Transfer& transfer, double slowdown);
   void link_in(Place place);
   void unlink(Place place);
   void touch(BundleId bundle) { touched_.push_back(bundle); }

@@ -18,6 +18,7 @@ struct Flow {
   FlowShare::BundleId bundle = -1;  // -1: bytes do not move yet
   double left = 0;                  // bytes on the reference link, at `since`
   double rate = 0;
+  double slowdown = 1;
   Time since;
   Time finish;  // at the present rate
   Time armed;   // of the queued finish event, never after `finish`
@@ -37,7 +38,8 @@ class FlowSolver::State {
  public:
   explicit State(const Cluster& cluster) : share_(cluster), delivered_(cluster.links().size()) {}
 
-  void start(Time now, const Transfer& transfer, std::uint32_t tag);
+  FlowId start(Time now, const Transfer& transfer, std::uint32_t tag);
+  void slow(Time now, std::span<const Slowdown> flows);
   void advance(Time to, std::vector<std::uint32_t>& finished);
   Time next() const { return events_.empty() ? Time::max() : events_.top().time; }
 
@@ -50,6 +52,7 @@ class FlowSolver::State {
   std::vector<std::int32_t>& flows_of(FlowShare::BundleId bundle);
   void push(std::int32_t flow, Time time) { events_.push({time, at(flow).order, flow, at(flow).generation}); }
   void settle();
+  void apply_rates();
   void begin_bytes(std::int32_t flow);
   void end_bytes(std::int32_t flow);
   void end(std::int32_t flow, std::vector<std::uint32_t>& finished);
@@ -74,7 +77,7 @@ std::vector<std::int32_t>& FlowSolver::State::flows_of(FlowShare::BundleId bundl
   return flows_of_bundle_[index];
 }
 
-void FlowSolver::State::start(Time now, const Transfer& transfer, std::uint32_t tag) {
+FlowSolver::FlowId FlowSolver::State::start(Time now, const Transfer& transfer, std::uint32_t tag) {
   LH_ASSERT(now >= now_ && now <= next(), "a start at {} ps between {} and {} ps", now.ps(), now_.ps(), next().ps());
   now_ = now;
   std::int32_t slot = static_cast<std::int32_t>(flows_.size());
@@ -91,9 +94,35 @@ void FlowSolver::State::start(Time now, const Transfer& transfer, std::uint32_t 
   flow.order = next_order_++;
   flow.bundle = -1;
   flow.rate = 0;
+  flow.slowdown = 1;
   flow.finish = flow.armed = now + transfer.latency;
   ++in_flight_;
   push(slot, flow.armed);
+  return slot;
+}
+
+void FlowSolver::State::slow(Time now, std::span<const Slowdown> flows) {
+  LH_ASSERT(now >= now_ && now <= next(), "a change at {} ps between {} and {} ps", now.ps(), now_.ps(), next().ps());
+  now_ = now;
+  for (const Slowdown& change : flows) {
+    Flow& flow = at(change.flow);
+    LH_ASSERT(flow.transfer != nullptr && change.factor >= 1, "flow {} slowed by {}", change.flow, change.factor);
+    if (flow.slowdown == change.factor) continue;
+    flow.slowdown = change.factor;
+    if (flow.bundle < 0 || flow.finish == now) continue;  // its bytes do not move yet, or have arrived
+    std::erase(flows_of(flow.bundle), change.flow);
+    share_.remove(flow.bundle);
+    flow.bundle = share_.add(*flow.transfer, flow.slowdown);
+    flows_of(flow.bundle).push_back(change.flow);
+  }
+  apply_rates();
+  settle();
+}
+
+void FlowSolver::State::apply_rates() {
+  for (const FlowShare::BundleRate& change : share_.solve()) {
+    for (const std::int32_t flow : flows_of(change.bundle)) set_rate(flow, change.rate);
+  }
 }
 
 // Makes the top event a true one: drops void events and moves the early ones to where they belong.
@@ -127,16 +156,14 @@ void FlowSolver::State::advance(Time to, std::vector<std::uint32_t>& finished) {
   // Starts first: a transfer that takes over from an equal one joins its bundle.
   for (const std::int32_t flow : starting_) begin_bytes(flow);
   for (const std::int32_t flow : ending_) end_bytes(flow);
-  for (const FlowShare::BundleRate& change : share_.solve()) {
-    for (const std::int32_t flow : flows_of(change.bundle)) set_rate(flow, change.rate);
-  }
+  apply_rates();
   for (const std::int32_t flow : ending_) end(flow, finished);
   settle();
 }
 
 void FlowSolver::State::begin_bytes(std::int32_t slot) {
   Flow& flow = at(slot);
-  flow.bundle = share_.add(*flow.transfer);
+  flow.bundle = share_.add(*flow.transfer, flow.slowdown);
   flow.left = share_.reference(flow.bundle);
   flow.since = now_;
   flows_of(flow.bundle).push_back(slot);
@@ -158,6 +185,7 @@ void FlowSolver::State::end_bytes(std::int32_t slot) {
 void FlowSolver::State::end(std::int32_t slot, std::vector<std::uint32_t>& finished) {
   Flow& flow = at(slot);
   finished.push_back(flow.tag);
+  flow.transfer = nullptr;
   ++flow.generation;
   free_.push_back(slot);
   --in_flight_;
@@ -166,10 +194,12 @@ void FlowSolver::State::end(std::int32_t slot, std::vector<std::uint32_t>& finis
 void FlowSolver::State::set_rate(std::int32_t slot, double rate) {
   Flow& flow = at(slot);
   if (rate == flow.rate) return;
+  if (flow.rate > 0 && flow.finish == now_) return;  // all bytes have arrived: it ends at this instant
   flow.left = std::max(0.0, flow.left - flow.rate * (now_ - flow.since).seconds());
   flow.since = now_;
   flow.rate = rate;
-  const bool undisturbed = rate == share_.limit(flow.bundle) && flow.left == share_.reference(flow.bundle);
+  const bool undisturbed =
+      flow.slowdown == 1 && rate == share_.limit(flow.bundle) && flow.left == share_.reference(flow.bundle);
   flow.finish =
       now_ + (undisturbed ? flow.transfer->alone - flow.transfer->latency : Time::from_seconds(flow.left / rate));
   if (flow.finish >= flow.armed) return;
@@ -182,7 +212,10 @@ FlowSolver::~FlowSolver() = default;
 FlowSolver::FlowSolver(FlowSolver&&) noexcept = default;
 FlowSolver& FlowSolver::operator=(FlowSolver&&) noexcept = default;
 
-void FlowSolver::start(Time now, const Transfer& transfer, std::uint32_t tag) { state_->start(now, transfer, tag); }
+FlowSolver::FlowId FlowSolver::start(Time now, const Transfer& transfer, std::uint32_t tag) {
+  return state_->start(now, transfer, tag);
+}
+void FlowSolver::slow(Time now, std::span<const Slowdown> flows) { state_->slow(now, flows); }
 Time FlowSolver::next() const { return state_->next(); }
 void FlowSolver::advance(Time to, std::vector<std::uint32_t>& finished) { state_->advance(to, finished); }
 std::int64_t FlowSolver::in_flight() const { return state_->in_flight(); }

@@ -2,9 +2,10 @@
 //
 // Model. A transfer is one entity: bytes w_l on each of its links, one progress, one rate. Its rate r is counted in
 // bytes per second on its reference link (the one with the largest bytes / bandwidth, where w = ref); link l then
-// carries r w_l / ref. r never passes ref / byte_seconds (what it does alone). Rates are max-min fair in r: no rate can
-// grow without lowering one that is not larger. For plain flows (equal bytes on every link of a route) this is the
-// classical fair share; two of them on a link get half each.
+// carries r w_l / ref. r never passes ref / byte_seconds (what it does alone), or a part of that while its owner slows
+// it down (a rank's compute beside the communication kernel). Rates are max-min fair in r: no rate can grow without
+// lowering one that is not larger. For plain flows (equal bytes on every link of a route) this is the classical fair
+// share; two of them on a link get half each.
 //
 // Algorithm. When byte phases start or end, only the connected components (transfers joined by shared links) that they
 // touch are solved again, by water-filling: raise all rates together, freeze those on the first link that is full or
@@ -23,6 +24,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "sim/cluster/cluster.h"
@@ -33,6 +35,12 @@ namespace longhaul {
 
 class FlowSolver {
  public:
+  using FlowId = std::int32_t;
+  struct Slowdown {
+    FlowId flow = 0;
+    double factor = 1;  // >= 1
+  };
+
   // `cluster` must outlive this.
   explicit FlowSolver(const Cluster& cluster);
   ~FlowSolver();
@@ -40,8 +48,9 @@ class FlowSolver {
   FlowSolver& operator=(FlowSolver&&) noexcept;
 
   // Starts a transfer at `now` (not before the last time given, not after next()); its bytes start to move at
-  // now + transfer.latency. `transfer` must outlive the flow. `tag` comes back from advance().
-  void start(Time now, const Transfer& transfer, std::uint32_t tag);
+  // now + transfer.latency. `transfer` must outlive the flow. `tag` comes back from advance(). The
+  // returned number is the flow's until it ends.
+  FlowId start(Time now, const Transfer& transfer, std::uint32_t tag);
 
   // The next time at which anything happens: a finish, or the start of a byte phase (which may delay finishes that are
   // not due yet). Time::max() when nothing is in flight. A start() may make it earlier.
@@ -50,6 +59,11 @@ class FlowSolver {
   // Moves to `to`, which must equal next(), and appends the tags of all flows that end then, in the order of their
   // starts. May append none, when only byte phases start.
   void advance(Time to, std::vector<std::uint32_t>& finished);
+
+  // From `now` on (not before the last time given, not after next()) the byte phase of each flow takes at least
+  // `factor` times as long as alone; 1 takes it back. The latency before it is not touched. All changes are solved at
+  // once.
+  void slow(Time now, std::span<const Slowdown> flows);
 
   // Flows started and not ended.
   std::int64_t in_flight() const;
