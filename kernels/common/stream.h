@@ -42,9 +42,15 @@ class Event {
 // A stream that does not wait for the default stream.
 class Stream {
  public:
-  Stream() {
+  // Blocks of a more urgent stream go first where a multiprocessor becomes free; running ones are not interrupted.
+  enum class Priority { kNormal, kHigh };
+
+  explicit Stream(Priority priority = Priority::kNormal) {
+    int least = 0, greatest = 0;
+    LH_CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest));
     cudaStream_t stream = nullptr;
-    LH_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    LH_CUDA_CHECK(
+        cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority == Priority::kHigh ? greatest : least));
     stream_.reset(stream);
   }
 

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Writes one program a header, each with that one include: it compiles only if the header includes all that it uses.
 
-usage: header_programs.py SOURCE_ROOT OUTPUT_DIR FOLDER...
+usage: header_programs.py SOURCE_ROOT OUTPUT_DIR FOLDER... [-FOLDER...]
+
+A folder after a minus is left out, though it lies in one that is not.
 
 Prints the names of the programs, one a line, sorted. A program is rewritten only when its text changes, so that
 configuring again compiles nothing again.
@@ -14,7 +16,10 @@ import sys
 def main(source_root, output_dir, *folders):
     root, output = pathlib.Path(source_root), pathlib.Path(output_dir)
     output.mkdir(parents=True, exist_ok=True)
-    headers = sorted(path.relative_to(root).as_posix() for folder in folders for path in (root / folder).rglob("*.h"))
+    wanted = [folder for folder in folders if not folder.startswith("-")]
+    unwanted = tuple(f"{folder[1:]}/" for folder in folders if folder.startswith("-"))
+    found = sorted(path.relative_to(root).as_posix() for folder in wanted for path in (root / folder).rglob("*.h"))
+    headers = [header for header in found if not header.startswith(unwanted)]
     programs = {header.replace("/", "__").removesuffix(".h") + ".cpp": header for header in headers}
     for stale in set(path.name for path in output.glob("*.cpp")) - programs.keys():
         (output / stale).unlink()

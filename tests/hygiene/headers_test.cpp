@@ -15,9 +15,15 @@ constexpr bool kWithKernels = true;
 constexpr bool kWithKernels = false;
 #endif
 
+#ifdef LH_WITH_NCCL
+constexpr bool kWithNccl = true;
+#else
+constexpr bool kWithNccl = false;
+#endif
+
 bool compiled_alone(const SourceFile& file) {
   const auto in = [&](std::string_view folder) { return file.path.starts_with(folder); };
-  return file.path.ends_with(".h") &&
+  return file.path.ends_with(".h") && (kWithNccl || !in("validate/gpu/")) &&
          (in("sim/") || in("validate/") || in("reports/") || (kWithKernels && in("kernels/")));
 }
 
