@@ -36,6 +36,7 @@ struct Transfer {
   Time latency;             // fixed part, before bytes move: start-up and per-step latencies, local copies
   double byte_seconds = 0;  // the byte phase alone: max over links of bytes / (bandwidth x protocol efficiency)
   Time alone;               // latency + byte phase
+  double weight = 1;        // of its share where links are contended: n counts as n equal transfers of weight 1
   std::int64_t intra_node_bytes = 0;  // sent, sum over members
   std::int64_t inter_node_bytes = 0;
   std::vector<MemberTraffic> members;  // collectives: in the order given; exchange: by rank
