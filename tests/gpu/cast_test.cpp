@@ -65,6 +65,22 @@ TEST_F(CastTest, WidensEveryBf16Exactly) {
   }
 }
 
+// Views that start at an odd element take the path of single elements.
+TEST_F(CastTest, CastsUnalignedViews) {
+  Stream stream;
+  constexpr std::size_t kCount = 5003;
+  std::vector<float> values(kCount + 1);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i) * 0.3F;
+  DeviceBuffer<float> from(values.size());
+  DeviceBuffer<Bf16> to(values.size());
+  from.upload(values, stream.get());
+  to.poison(stream.get());
+  cast_to_bf16(from.data() + 1, to.data() + 1, kCount, stream.get());
+  const std::vector<Bf16> result = to.download(stream.get());
+  EXPECT_EQ(result[0].bits, 0xFFFF);
+  for (std::size_t i = 1; i < values.size(); ++i) ASSERT_EQ(result[i].bits, to_bf16(values[i]).bits) << i;
+}
+
 TEST_F(CastTest, WritesNothingBeyondTheCount) {
   Stream stream;
   DeviceBuffer<float> from(300);

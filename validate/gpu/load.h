@@ -53,6 +53,10 @@ class NeighbourLoads {
   // holds one id a block limit.
   static NeighbourLoads among_gpus(int ranks, int rank, const std::vector<ncclUniqueId>& ids,
                                    const std::vector<int>& max_ctas, const std::vector<std::int64_t>& sizes);
+  // Collectives that last for tens of milliseconds (2 to 16 GiB, fewer where few blocks move them), at normal priority,
+  // and one such copy to the next GPU.
+  static NeighbourLoads long_calls(int ranks, int rank, const std::vector<ncclUniqueId>& ids,
+                                   const std::vector<int>& max_ctas);
   // Copies within the device and to and from pinned host memory, and the elementwise kernel. One GPU.
   static NeighbourLoads on_one_gpu(const std::vector<std::int64_t>& sizes);
 
@@ -61,7 +65,11 @@ class NeighbourLoads {
  private:
   struct State;
   explicit NeighbourLoads(std::int64_t buffer_bytes);
-  void add_collectives(int ranks, int rank, std::size_t comm, int max_ctas, std::int64_t bytes);
+  // Ready to send, with one communicator a block limit.
+  NeighbourLoads(std::int64_t buffer_bytes, int ranks, int rank, const std::vector<ncclUniqueId>& ids,
+                 const std::vector<int>& max_ctas);
+  void add_collectives(int ranks, int rank, std::size_t comm, int max_ctas, std::int64_t bytes,
+                       const std::vector<Stream::Priority>& priorities);
   void add_peer_copies(int ranks, int rank, const std::vector<std::int64_t>& sizes);
 
   std::shared_ptr<State> state_;

@@ -48,7 +48,9 @@ std::vector<std::string> nccl_settings() {
   std::vector<std::string> settings;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
-    if (text.starts_with("NCCL_") && !text.starts_with("NCCL_DEBUG")) settings.emplace_back(text);
+    // NCCL_VERSION is what container images say of their packages, no setting.
+    const bool other = text.starts_with("NCCL_DEBUG") || text.starts_with("NCCL_VERSION");
+    if (text.starts_with("NCCL_") && !other) settings.emplace_back(text);
   }
   std::sort(settings.begin(), settings.end());
   return settings;

@@ -28,6 +28,8 @@ struct Arguments {
   std::vector<std::string> collectives = collective_names();
   std::vector<int> max_ctas = {0, 16, 8, 4};
   bool uneven = false;
+  bool graph = false;
+  bool covered = false;
   int gpus_per_node = 0;
   std::string fabric = "unstated";
 };
@@ -98,6 +100,7 @@ int run_collectives(const Arguments& arguments) {
     }
   }
   options.fabric = arguments.fabric;
+  options.graph = arguments.graph;
   options.gpus = gpus_to_use(arguments.gpus, 2, errors);
   options.gpus_per_node = arguments.gpus_per_node == 0 ? visible_gpus() : arguments.gpus_per_node;
   if (!errors.empty()) return report(errors);
@@ -117,7 +120,8 @@ int run_overlap(const Arguments& arguments) {
     }
   }
   options.max_ctas = arguments.max_ctas;
-  options.gpus = gpus_to_use(arguments.gpus, 1, errors);
+  options.covered = arguments.covered;
+  options.gpus = gpus_to_use(arguments.gpus, arguments.covered ? 2 : 1, errors);
   if (!errors.empty()) return report(errors);
   return measure_into(arguments, overlap_format(options), [&](ResultFile& file, const RankTeam::OnFault& on_fault) {
     measure_overlap(options, file, on_fault);
@@ -147,6 +151,7 @@ int main(int argc, char** argv) {
   measure->add_option("--collectives", collectives.collectives, "which, comma-separated; all if not given")
       ->delimiter(',');
   measure->add_flag("--uneven", collectives.uneven, "all-to-all and all-gather with uneven parts instead");
+  measure->add_flag("--graph", collectives.graph, "replay CUDA graphs: no launches from the host in the times");
   measure->add_option("--gpus-per-node", collectives.gpus_per_node,
                       "GPUs on this host's board, where CUDA sees only some (written to the file)");
   measure->add_option("--fabric", collectives.fabric, "link between the GPUs (written to the file)")
@@ -156,6 +161,8 @@ int main(int argc, char** argv) {
   CLI::App* beside = app.add_subcommand("overlap", "slow-down of compute and transfers that run at the same time");
   longhaul::add_common(beside, overlap);
   beside->add_option("--sizes", overlap.sizes, "bytes of the transfers, comma-separated")->capture_default_str();
+  beside->add_flag("--covered", overlap.covered,
+                   "one long collective beside the compute loop instead of a loop of them");
   beside->add_option("--ctas", overlap.max_ctas, "limits of NCCL's blocks, comma-separated; 0: NCCL's choice")
       ->delimiter(',')
       ->capture_default_str();

@@ -6,10 +6,12 @@
 #include <chrono>
 #include <cstdio>
 #include <functional>
+#include <memory>
 #include <optional>
 
 #include "kernels/common/device_buffer.h"
 #include "kernels/common/stream.h"
+#include "validate/gpu/call_graph.h"
 #include "validate/gpu/communicator.h"
 #include "validate/gpu/device_data.h"
 #include "validate/gpu/exchange_plan.h"
@@ -21,6 +23,7 @@ namespace {
 
 constexpr int kWarmUps = 5;
 constexpr int kBatches = 5;
+constexpr int kGraphCalls = 20;  // divides the calls of every batch
 constexpr const char* kElementType = "float";
 constexpr std::int64_t kElementBytes = 4;
 // Left to NCCL's own buffers and the context.
@@ -50,8 +53,10 @@ struct Point {
 
 class RankMeasurement {
  public:
-  RankMeasurement(RankTeam::Member& member, const ncclUniqueId& id, std::int64_t send_count, std::int64_t receive_count)
+  RankMeasurement(RankTeam::Member& member, const ncclUniqueId& id, std::int64_t send_count, std::int64_t receive_count,
+                  bool graph)
       : member_(member),
+        graph_(graph),
         comm_(id, member.ranks(), member.rank()),
         send_(static_cast<std::size_t>(send_count)),
         receive_(static_cast<std::size_t>(receive_count)) {
@@ -62,11 +67,41 @@ class RankMeasurement {
   // Microseconds a call, over the batches; the same on every rank.
   SampleSummary measure(const Point& point) {
     receive_.poison(stream_.get());
-    run_batch(point, kWarmUps);
+    const auto call = [&] { point.enqueue(comm_, send_.data(), receive_.data(), stream_.get()); };
+    run_batch(kWarmUps, call);
+    std::function<void()> step = call;
+    int calls_a_step = 1;
+    if (graph_) {
+      const auto graph = std::make_shared<CallGraph>(stream_.get(), [&] {
+        for (int i = 0; i < kGraphCalls; ++i) call();
+      });
+      step = [this, graph] { graph->launch(stream_.get()); };
+      calls_a_step = kGraphCalls;
+      run_batch(1, step);
+    }
+    const int steps = calls_of(point.bytes) / calls_a_step;
     std::vector<double> batches;
     for (int batch = 0; batch < kBatches; ++batch) {
-      batches.push_back(member_.mean(run_batch(point, calls_of(point.bytes))));
+      batches.push_back(member_.mean(run_batch(steps, step) / calls_a_step));
     }
+    expect_right(point);
+    return summarize(batches);
+  }
+
+ private:
+  // Microseconds a step.
+  double run_batch(int steps, const std::function<void()>& step) {
+    stream_.synchronize();
+    member_.barrier();
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < steps; ++i) step();
+    stream_.synchronize();
+    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
+    comm_.check_health();
+    return took.count() / steps;
+  }
+
+  void expect_right(const Point& point) {
     const std::int64_t wrong =
         count_mismatches(receive_.data(), point.runs(member_.rank()), member_.ranks(), stream_.get());
     if (wrong > 0) {
@@ -74,22 +109,10 @@ class RankMeasurement {
           fmt::format("{}: {} elements of rank {} are wrong", fmt::join(point.key, " "), wrong, member_.rank()));
     }
     member_.barrier();  // a wrong result is reported before anything is written
-    return summarize(batches);
-  }
-
- private:
-  double run_batch(const Point& point, int calls) {
-    stream_.synchronize();
-    member_.barrier();
-    const auto start = std::chrono::steady_clock::now();
-    for (int call = 0; call < calls; ++call) point.enqueue(comm_, send_.data(), receive_.data(), stream_.get());
-    stream_.synchronize();
-    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
-    comm_.check_health();
-    return took.count() / calls;
   }
 
   RankTeam::Member& member_;
+  bool graph_;
   Stream stream_;
   Communicator comm_;
   DeviceBuffer<float> send_, receive_;
@@ -118,7 +141,8 @@ std::vector<Point> points_to_do(std::vector<Point> points, const ResultFile& fil
   return todo;
 }
 
-void measure_points(const std::vector<Point>& points, int ranks, ResultFile& file, const RankTeam::OnFault& on_fault) {
+void measure_points(const std::vector<Point>& points, int ranks, bool graph, ResultFile& file,
+                    const RankTeam::OnFault& on_fault) {
   if (points.empty()) return;
   std::int64_t send = 0, receive = 0;
   for (const Point& point : points) {
@@ -129,7 +153,7 @@ void measure_points(const std::vector<Point>& points, int ranks, ResultFile& fil
   }
   const ncclUniqueId id = make_nccl_id();
   RankTeam(ranks, on_fault).run([&](RankTeam::Member& member) {
-    RankMeasurement measurement(member, id, send, receive);
+    RankMeasurement measurement(member, id, send, receive, graph);
     std::size_t done = 0;
     for (const Point& point : points) {
       const SampleSummary us = measurement.measure(point);
@@ -161,6 +185,7 @@ std::vector<std::string> identity_lines(const CollectivesOptions& options, std::
   lines.emplace_back(
       "method: as nccl-tests: one process, a host thread a GPU, out of place, 5 warm-ups, median of 5 batches of "
       "back-to-back calls (200 up to 1 MiB; 60 up to 16 MiB; 20 above), host clock, mean over ranks");
+  if (options.graph) lines.emplace_back("launches: a batch replays a CUDA graph of 20 calls, as nccl-tests -G");
   lines.emplace_back("checked: every element of the last call's result, exactly");
   return lines;
 }
@@ -264,7 +289,7 @@ void measure_collectives(const CollectivesOptions& options, ResultFile& file, co
       if (shape) points.push_back(collective_point(options, *shape));
     }
   }
-  measure_points(points_to_do(std::move(points), file, options.gpus), options.gpus, file, on_fault);
+  measure_points(points_to_do(std::move(points), file, options.gpus), options.gpus, options.graph, file, on_fault);
 }
 
 ResultFormat uneven_format(const CollectivesOptions& options) {
@@ -294,7 +319,7 @@ void measure_uneven(const CollectivesOptions& options, ResultFile& file, const R
       points.push_back(uneven_point(options, plan, bytes, "broadcasts", &Communicator::enqueue_broadcasts));
     }
   }
-  measure_points(points_to_do(std::move(points), file, options.gpus), options.gpus, file, on_fault);
+  measure_points(points_to_do(std::move(points), file, options.gpus), options.gpus, options.graph, file, on_fault);
 }
 
 }  // namespace longhaul

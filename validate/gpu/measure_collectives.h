@@ -5,6 +5,9 @@
 // together; a batch's time per call is host time from the first launch to the end of the last call over the calls, mean
 // over the ranks (nccl-tests' -a 1); the point is the median batch. Afterwards every rank checks the whole receive
 // buffer of the last call, which was poisoned before the first, against exact values (pattern.h).
+//
+// With `graph`, a batch replays a CUDA graph of 20 calls (nccl-tests' -G): what the device takes, where launches from
+// the host are slower than a small collective.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +27,7 @@ struct CollectivesOptions {
   // What the program cannot see and the file states: GPUs on a host's board, the link between them.
   int gpus_per_node = 0;
   std::string fabric = "unstated";
+  bool graph = false;
 };
 
 // A collective gave a wrong result.

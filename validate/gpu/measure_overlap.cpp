@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "validate/gpu/load.h"
+#include "validate/gpu/loop_runner.h"
 #include "validate/gpu/loop_samples.h"
 #include "validate/gpu/machine.h"
 #include "validate/gpu/measure_collectives.h"
@@ -15,12 +16,14 @@
 namespace longhaul {
 namespace {
 
-constexpr double kLoopMs = 40;
-constexpr double kCallsOfTheLonger = 14;
+constexpr double kLoopMs = 15;
+constexpr double kCallsOfTheLonger = 6;
 constexpr int kMaxCalls = 1000;
 constexpr std::size_t kMinSamples = 9;
-constexpr int kTries = 4;
-constexpr int kEstimateCalls = 5;
+constexpr int kTurns = 3, kMostTurns = 6;
+constexpr int kCoveredTurns = 4;
+constexpr double kSlowDown = 2.2, kMostSlowDown = 20;
+constexpr int kEstimateCalls = 3;
 
 std::string priority_name(Stream::Priority priority) { return priority == Stream::Priority::kHigh ? "high" : "normal"; }
 
@@ -37,135 +40,122 @@ std::vector<std::string> key_of(const Load& compute, const Load& neighbour, int 
           fmt::to_string(gpus)};
 }
 
-// A load, the stream it runs on, and how long a call takes about.
-struct Loop {
-  const Load* load = nullptr;
-  cudaStream_t stream = nullptr;
-  double estimate_ms = 0;
-  int calls = 0;
+// Samples of all turns and ranks.
+struct PairSamples {
+  std::vector<double> compute_alone, compute_together, neighbour_alone, neighbour_together;
+
+  bool enough(int ranks) const {
+    return std::min(compute_together.size(), neighbour_together.size()) >=
+           kMinSamples * static_cast<std::size_t>(ranks);
+  }
 };
 
-// Enqueues loops and reads back when every call started and ended.
-class LoopRunner {
- public:
-  // The loops run at once, each on its stream; starting times are from one common event.
-  std::vector<std::vector<CallSpan>> run(const std::vector<Loop>& loops) {
-    std::size_t needed = 0;
-    for (const Loop& loop : loops) needed += static_cast<std::size_t>(loop.calls) + 1;
-    while (events_.size() < needed) events_.emplace_back();
-
-    base_.record(loops.front().stream);
-    std::vector<std::size_t> first(loops.size()), done(loops.size(), 0);
-    std::size_t next_event = 0;
-    for (std::size_t i = 0; i < loops.size(); ++i) {
-      LH_CUDA_CHECK(cudaStreamWaitEvent(loops[i].stream, base_.get(), 0));
-      first[i] = next_event;
-      next_event += static_cast<std::size_t>(loops[i].calls) + 1;
-      events_[first[i]].record(loops[i].stream);
-    }
-    // In the order in which the calls will about start, so that neither queue runs full while the other is empty.
-    for (std::size_t i = earliest(loops, done); i < loops.size(); i = earliest(loops, done)) {
-      loops[i].load->enqueue(loops[i].stream);
-      ++done[i];
-      events_[first[i] + done[i]].record(loops[i].stream);
-    }
-    return read_back(loops, first);
-  }
-
- private:
-  static std::size_t earliest(const std::vector<Loop>& loops, const std::vector<std::size_t>& done) {
-    std::size_t best = loops.size();
-    double best_ms = 0;
-    for (std::size_t i = 0; i < loops.size(); ++i) {
-      const double start_ms = static_cast<double>(done[i]) * loops[i].estimate_ms;
-      if (done[i] < static_cast<std::size_t>(loops[i].calls) && (best == loops.size() || start_ms < best_ms)) {
-        best = i;
-        best_ms = start_ms;
-      }
-    }
-    return best;
-  }
-
-  std::vector<std::vector<CallSpan>> read_back(const std::vector<Loop>& loops, const std::vector<std::size_t>& first) {
-    for (const Loop& loop : loops) LH_CUDA_CHECK(cudaStreamSynchronize(loop.stream));
-    std::vector<std::vector<CallSpan>> spans(loops.size());
-    for (std::size_t i = 0; i < loops.size(); ++i) {
-      for (int call = 0; call < loops[i].calls; ++call) {
-        const std::size_t at = first[i] + static_cast<std::size_t>(call);
-        spans[i].push_back({events_[at].milliseconds_since(base_), events_[at + 1].milliseconds_since(base_)});
-      }
-    }
-    return spans;
-  }
-
-  Event base_;
-  std::vector<Event> events_;
-};
-
-struct PairTimes {
-  SampleSummary compute_alone, compute_together, neighbour_alone, neighbour_together;
-};
+void append(std::vector<double>& samples, const std::vector<double>& more) {
+  samples.insert(samples.end(), more.begin(), more.end());
+}
 
 class PairMeasurement {
  public:
   explicit PairMeasurement(RankTeam::Member& member) : member_(member), high_(Stream::Priority::kHigh) {}
 
-  PairTimes measure(const Load& compute, const Load& neighbour) {
-    Loop a{&compute, compute_stream_.get(), 0, 0};
-    Loop b{&neighbour, neighbour.priority == Stream::Priority::kHigh ? high_.get() : normal_.get(), 0, 0};
-    a.estimate_ms = estimate(a);
-    b.estimate_ms = estimate(b);
+  PairSamples loops(const Load& compute, const Load& neighbour) {
+    Loop a = loop_of(compute), b = loop_of(neighbour);
+    PairSamples samples;
     double loop_ms = std::max(kLoopMs, kCallsOfTheLonger * std::max(a.estimate_ms, b.estimate_ms));
-    set_calls(a, loop_ms);
-    set_calls(b, loop_ms);
-    PairTimes times;
-    times.compute_alone = alone(a);
-    times.neighbour_alone = alone(b);
-    for (int attempt = 0; attempt < kTries; ++attempt, loop_ms *= 2) {
+    for (int turn = 0; turn < kTurns || (turn < kMostTurns && !samples.enough(member_.ranks())); ++turn) {
+      if (turn >= kTurns) loop_ms *= 2;  // one side takes so much longer that the other had few calls
       set_calls(a, loop_ms);
       set_calls(b, loop_ms);
+      append(samples.compute_alone, alone(a));
+      append(samples.neighbour_alone, alone(b));
       member_.barrier();
       const std::vector<std::vector<CallSpan>> spans = runner_.run({a, b});
-      const CallSpan common = common_time(spans[0], spans[1]);
-      const auto computes = member_.gather(durations_between(spans[0], common.start_ms, common.end_ms));
-      const auto neighbours = member_.gather(durations_between(spans[1], common.start_ms, common.end_ms));
-      if (std::min(computes.size(), neighbours.size()) < kMinSamples * static_cast<std::size_t>(member_.ranks())) {
+      add_common(spans[0], spans[1], samples);
+    }
+    return samples;
+  }
+
+  PairSamples covered(const Load& compute, const Load& neighbour) {
+    Loop a = loop_of(compute), b = loop_of(neighbour);
+    b.calls = 1;
+    PairSamples samples;
+    double slow_down = kSlowDown;
+    for (int turn = 0; turn < kCoveredTurns;) {
+      set_calls(a, kLoopMs);
+      append(samples.compute_alone, alone(a));
+      append(samples.neighbour_alone, single(b));
+      set_calls(a, slow_down * b.estimate_ms);
+      member_.barrier();
+      const std::vector<std::vector<CallSpan>> spans = runner_.run({b, a}, LoopRunner::Start::kFirstAhead);
+      const bool covered = spans[1].back().end_ms >= spans[0].back().end_ms;
+      if (member_.max(covered ? 0 : 1) > 0) {  // somewhere compute ended first
+        slow_down *= 2;
+        if (slow_down > kMostSlowDown) {
+          throw LimitError(
+              fmt::format("{} beside {} takes over {} times as long", neighbour.name, compute.name, kMostSlowDown));
+        }
         continue;
       }
-      times.compute_together = summarize(computes);
-      times.neighbour_together = summarize(neighbours);
-      return times;
+      add_common(spans[1], spans[0], samples);
+      ++turn;
     }
-    throw LimitError(fmt::format("{} beside {} of {} bytes: fewer than {} calls lie beside each other: other sizes",
-                                 compute.name, neighbour.name, neighbour.bytes, kMinSamples));
+    return samples;
   }
 
  private:
-  // The same on every rank, so that all enqueue as many collectives.
-  double estimate(Loop loop) {
-    loop.calls = kEstimateCalls;
-    loop.estimate_ms = 1;
+  Loop loop_of(const Load& load) {
+    const bool high = load.priority == Stream::Priority::kHigh;
+    const cudaStream_t beside = high ? high_.get() : normal_.get();
+    Loop loop{&load, load.bytes > 0 ? beside : compute_stream_.get(), 1, kEstimateCalls};
     member_.barrier();
     const std::vector<CallSpan> spans = runner_.run({loop}).front();
-    return member_.max((spans.back().end_ms - spans[1].start_ms) / (kEstimateCalls - 1));
+    // The same on every rank, so that all enqueue as many collectives.
+    loop.estimate_ms = member_.max((spans.back().end_ms - spans[1].start_ms) / (kEstimateCalls - 1));
+    return loop;
   }
 
   static void set_calls(Loop& loop, double loop_ms) {
-    const double least = kCallsOfTheLonger;
-    loop.calls = static_cast<int>(std::clamp(std::ceil(loop_ms / loop.estimate_ms), least, double{kMaxCalls}));
+    const double calls = std::ceil(loop_ms / loop.estimate_ms);
+    loop.calls = static_cast<int>(std::clamp(calls, kCallsOfTheLonger, double{kMaxCalls}));
   }
 
-  SampleSummary alone(const Loop& loop) {
+  std::vector<double> alone(const Loop& loop) {
     member_.barrier();
     const std::vector<CallSpan> spans = runner_.run({loop}).front();
     // The first call starts on an idle device.
-    return summarize(member_.gather(durations_between(spans, spans[1].start_ms, spans.back().end_ms)));
+    return member_.gather(durations_between(spans, spans[1].start_ms, spans.back().end_ms));
+  }
+
+  std::vector<double> single(const Loop& loop) {
+    member_.barrier();
+    const CallSpan span = runner_.run({loop}).front().front();
+    return member_.gather({span.end_ms - span.start_ms});
+  }
+
+  void add_common(const std::vector<CallSpan>& compute, const std::vector<CallSpan>& neighbour, PairSamples& samples) {
+    const CallSpan common = common_time(compute, neighbour);
+    append(samples.compute_together, member_.gather(durations_between(compute, common.start_ms, common.end_ms)));
+    // A single long call began ahead of its neighbour.
+    const double from_ms = neighbour.size() == 1 ? neighbour.front().start_ms : common.start_ms;
+    append(samples.neighbour_together, member_.gather(durations_between(neighbour, from_ms, common.end_ms)));
   }
 
   RankTeam::Member& member_;
   Stream compute_stream_, normal_, high_;
   LoopRunner runner_;
 };
+
+struct PairTimes {
+  SampleSummary compute_alone, compute_together, neighbour_alone, neighbour_together;
+};
+
+PairTimes times_of(const PairSamples& samples, const std::vector<std::string>& key) {
+  if (samples.compute_together.empty() || samples.neighbour_together.empty()) {
+    throw LimitError(fmt::format("{}: no calls lie beside each other: other sizes", fmt::join(key, " ")));
+  }
+  return {summarize(samples.compute_alone), summarize(samples.compute_together), summarize(samples.neighbour_alone),
+          summarize(samples.neighbour_together)};
+}
 
 std::vector<std::string> row_of(const Load& compute, const Load& neighbour, int gpus, const PairTimes& times) {
   std::vector<std::string> row = key_of(compute, neighbour, gpus);
@@ -190,7 +180,7 @@ void report_progress(const std::vector<std::string>& key, const PairTimes& times
 }
 
 // Every rank skips and measures the same pairs: the file is written by rank 0 between two barriers.
-void measure_pairs(RankTeam::Member& member, const NeighbourLoads& neighbours, ResultFile& file) {
+void measure_pairs(RankTeam::Member& member, const NeighbourLoads& neighbours, bool covered, ResultFile& file) {
   const ComputeLoads computes;
   PairMeasurement measurement(member);
   for (const Load& compute : computes.loads()) {
@@ -199,7 +189,8 @@ void measure_pairs(RankTeam::Member& member, const NeighbourLoads& neighbours, R
       const bool done = file.has(key);
       member.barrier();
       if (done) continue;
-      const PairTimes times = measurement.measure(compute, neighbour);
+      const PairTimes times =
+          times_of(covered ? measurement.covered(compute, neighbour) : measurement.loops(compute, neighbour), key);
       const std::int64_t wrong = neighbour.count_wrong ? neighbour.count_wrong() : 0;
       if (wrong > 0) {
         throw WrongResult(
@@ -222,8 +213,14 @@ ResultFormat overlap_format(const OverlapOptions& options) {
   format.identity = {"source: longhaul-measure overlap: compute and transfers that slow each other down"};
   for (std::string& line : machine_lines(options.gpus)) format.identity.push_back(std::move(line));
   format.identity.emplace_back(
-      "method: loops of back-to-back calls on two streams, an event after each call; *_alone: the other stream idle; "
-      "*_together: calls wholly within the time in which both loops ran, all ranks; at least 9 samples a rank");
+      options.covered
+          ? "method: one long call beside, its blocks on the device before the compute loop starts; an event after "
+            "each "
+            "call; *_together: compute calls within it, and it; 4 turns of compute alone, the other alone, together"
+          : "method: loops of back-to-back calls on two streams, an event after each call; *_together: calls wholly "
+            "within the time in which both loops ran; 3 turns (up to 6 for 9 samples a rank) of compute alone, the "
+            "other "
+            "alone, together; all ranks");
   format.identity.emplace_back(
       "ctas: NCCL's maxCTAs; priority: of the stream beside compute, compute's is normal; bytes: as nccl-tests counts "
       "them, copies: payload, cast_fp32_bf16 beside: bytes of its input; collectives' results checked exactly");
@@ -241,15 +238,20 @@ ResultFormat overlap_format(const OverlapOptions& options) {
 }
 
 void measure_overlap(const OverlapOptions& options, ResultFile& file, const RankTeam::OnFault& on_fault) {
-  RankTeam(1, on_fault).run([&](RankTeam::Member& member) {
-    measure_pairs(member, NeighbourLoads::on_one_gpu(options.sizes), file);
-  });
+  if (!options.covered) {
+    RankTeam(1, on_fault).run([&](RankTeam::Member& member) {
+      measure_pairs(member, NeighbourLoads::on_one_gpu(options.sizes), false, file);
+    });
+  }
   if (options.gpus < 2) return;
   std::vector<ncclUniqueId> ids;
   for (std::size_t i = 0; i < options.max_ctas.size(); ++i) ids.push_back(make_nccl_id());
   RankTeam(options.gpus, on_fault).run([&](RankTeam::Member& member) {
-    measure_pairs(
-        member, NeighbourLoads::among_gpus(member.ranks(), member.rank(), ids, options.max_ctas, options.sizes), file);
+    const auto neighbours =
+        options.covered
+            ? NeighbourLoads::long_calls(member.ranks(), member.rank(), ids, options.max_ctas)
+            : NeighbourLoads::among_gpus(member.ranks(), member.rank(), ids, options.max_ctas, options.sizes);
+    measure_pairs(member, neighbours, options.covered, file);
   });
 }
 

@@ -5,10 +5,15 @@
 // copies to the next GPU by the copy engines (no multiprocessors); and, on one GPU, copies within the device and to and
 // from pinned host memory, and a second elementwise kernel.
 //
-// A pair is measured in three loops of back-to-back calls, an event after each call: compute alone, neighbour alone,
-// both at once on two streams. The loops are long enough (40 ms, and 14 of the longer calls; doubled when need be) that
-// at least 9 calls of each lie wholly within the time in which both ran; only those count (loop_samples.h), those of
-// all ranks together. A collective's result is checked after the loop. Times are of a busy stream: launch cost is
+// Two ways to lie beside each other:
+// * loops: both sides are loops of back-to-back calls, an event after each. Only calls that lie wholly within the time
+//   in which both ran count (loop_samples.h). What a busy stream sees, waiting included: a collective that is launched
+//   while a compute kernel holds all multiprocessors starts when that kernel ends.
+// * covered: one long collective that has its blocks before the compute loop starts. Compute calls count if they lie
+//   within it; the collective is the one call, with compute beside it but for its first millisecond. What the two do to
+//   each other once both run.
+// Each side alone and both together are measured in turn, several times, so that clocks that fall with heat or power
+// fall on all of them. A collective's result is checked after each turn. Times are of a busy stream: launch cost is
 // hidden.
 #pragma once
 
@@ -25,6 +30,7 @@ struct OverlapOptions {
   int gpus = 0;
   std::vector<std::int64_t> sizes;  // bytes, as nccl-tests counts them
   std::vector<int> max_ctas;        // NCCL's maxCTAs; 0 leaves it to NCCL
+  bool covered = false;             // else loops; sizes are not used
 };
 
 ResultFormat overlap_format(const OverlapOptions& options);

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """How much attention and NCCL's collectives slow each other down on the GPUs of this host, through PyTorch.
 
-usage: overlap_attention.py --out FILE.csv [--sizes BYTES,...] [--ctas N,...]
+usage: overlap_attention.py --out FILE.csv [--covered] [--sizes BYTES,...] [--ctas N,...]
 
-The counterpart of `longhaul-measure overlap` for attention, with the same method and columns: one process a GPU; cuDNN's
-attention through scaled_dot_product_attention (bf16, 32 query and 8 KV heads, head dimension 128, causal, one sequence
-of 16,384 tokens), forward and backward (autograd, dQ, dK, dV); collectives of torch.distributed in fp32, on a stream of
-normal or high priority. Loops of back-to-back calls with an event after each; only calls that lie wholly within the time
-in which both loops ran count. Needs PyTorch with CUDA; says so and leaves with 77 where there is no GPU.
+The counterpart of `longhaul-measure overlap` for attention, with the same method and columns: one process a GPU;
+cuDNN's attention through scaled_dot_product_attention (bf16, 32 query and 8 KV heads, head dimension 128, causal, one
+sequence of 16,384 tokens), forward and backward (autograd, dQ, dK, dV); collectives of torch.distributed in fp32, on a
+stream of normal or high priority. Both ways of that program: loops beside loops, or compute covered by one long collective. Needs
+PyTorch with CUDA; says so and leaves with 77 where there is no GPU.
 """
 
 import argparse
@@ -16,9 +16,11 @@ import math
 import os
 import statistics
 import sys
+import time
 
 TOKENS, HEADS, KV_HEADS, HEAD_DIM = 16384, 32, 8, 128
-LOOP_MS, CALLS_OF_THE_LONGER, MAX_CALLS, MIN_SAMPLES, TRIES = 40.0, 14, 1000, 9, 4
+LOOP_MS, CALLS_OF_THE_LONGER, MAX_CALLS, MIN_SAMPLES, TURNS, MOST_TURNS = 15.0, 6, 1000, 9, 3, 6
+COVERED_TURNS, SLOW_DOWN, MOST_SLOW_DOWN, GIB = 4, 2.2, 20, 1 << 30
 STATISTICS = ("ms", "min_ms", "max_ms", "mean_ms")
 KEY = ["compute", "beside", "bytes", "ctas", "priority", "gpus"]
 COLUMNS = KEY + [f"{what}_{s}" for what in ("alone", "together", "beside_alone", "beside_together") for s in STATISTICS]
@@ -29,26 +31,32 @@ def summary(samples):
     return [statistics.median(samples), min(samples), max(samples), statistics.fmean(samples)]
 
 
-def run_loops(torch, loops):
+def run_loops(torch, loops, first_ahead=False):
     """Enqueues loops (call, stream, estimate_ms, calls) at once; returns the (start, end) of every call in ms."""
-    base = torch.cuda.Event(enable_timing=True)
-    base.record(loops[0][1])
-    events, done = [], [0] * len(loops)
-    for _, stream, _, _ in loops:
-        stream.wait_event(base)
-        first = torch.cuda.Event(enable_timing=True)
-        first.record(stream)
-        events.append([first])
-    while any(done[i] < loop[3] for i, loop in enumerate(loops)):
-        ready = [(done[i] * loop[2], i) for i, loop in enumerate(loops) if done[i] < loop[3]]
-        i = min(ready)[1]
-        call, stream, _, _ = loops[i]
+
+    def record(stream):
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(stream)
+        return event
+
+    def call(i):
+        function, stream, _, _ = loops[i]
         with torch.cuda.stream(stream):
-            call()
-            event = torch.cuda.Event(enable_timing=True)
-            event.record(stream)
-        events[i].append(event)
-        done[i] += 1
+            function()
+        events[i].append(record(stream))
+
+    base = record(loops[0][1])
+    events = [[record(loops[0][1])]]
+    if first_ahead:
+        call(0)
+        base.synchronize()
+        time.sleep(0.001)
+    for _, stream, _, _ in loops[1:]:
+        stream.wait_event(base)
+        events.append([record(stream)])
+    while any(len(events[i]) <= loop[3] for i, loop in enumerate(loops)):
+        i = min((len(events[i]) * loop[2], i) for i, loop in enumerate(loops) if len(events[i]) <= loop[3])[1]
+        call(i)
     torch.cuda.synchronize()
     times = [[base.elapsed_time(event) for event in row] for row in events]
     return [list(zip(row, row[1:])) for row in times]
@@ -74,39 +82,66 @@ class Pair:
         self.dist.all_gather_object(parts, values, group=self.control)
         return [value for part in parts for value in part]
 
-    def estimate(self, call, stream):
-        spans = run_loops(self.torch, [(call, stream, 1.0, 5)])[0]
-        return max(self.gather([(spans[-1][1] - spans[1][0]) / 4]))
+    def any(self, flag):
+        return max(self.gather([1 if flag else 0])) > 0
 
-    def alone(self, loop):
+    def loop(self, call, stream):
+        """A loop of the call with its estimated time, the same on every rank."""
         self.dist.barrier(group=self.control)
-        spans = run_loops(self.torch, [loop])[0]
-        return summary(self.gather(lengths(spans[1:], -math.inf, math.inf)))
+        spans = run_loops(self.torch, [(call, stream, 1.0, 3)])[0]
+        return call, stream, max(self.gather([(spans[-1][1] - spans[1][0]) / 2]))
 
-    def measure(self, compute, beside, priority):
-        a, b = self.streams["compute"], self.streams[priority]
-        a_ms, b_ms = self.estimate(compute, a), self.estimate(beside, b)
-        loop_ms = max(LOOP_MS, CALLS_OF_THE_LONGER * max(a_ms, b_ms))
+    def alone(self, loop, skip):
+        self.dist.barrier(group=self.control)
+        return self.gather(lengths(run_loops(self.torch, [loop])[0][skip:], -math.inf, math.inf))
 
-        def loops():
-            def calls(ms):
-                return min(max(math.ceil(loop_ms / ms), CALLS_OF_THE_LONGER), MAX_CALLS)
-
-            return [(compute, a, a_ms, calls(a_ms)), (beside, b, b_ms, calls(b_ms))]
-
-        compute_alone, beside_alone = (self.alone(loop) for loop in loops())
-        for _ in range(TRIES):
+    def loops(self, compute, beside, priority):
+        a, b = self.loop(compute, self.streams["compute"]), self.loop(beside, self.streams[priority])
+        loop_ms = max(LOOP_MS, CALLS_OF_THE_LONGER * max(a[2], b[2]))
+        samples = [[], [], [], []]
+        for turn in range(MOST_TURNS):
+            if turn >= TURNS:
+                if min(len(samples[1]), len(samples[3])) >= MIN_SAMPLES * self.dist.get_world_size():
+                    break
+                loop_ms *= 2
+            loops = [(*a, calls(loop_ms, a[2])), (*b, calls(loop_ms, b[2]))]
+            samples[0] += self.alone(loops[0], 1)
+            samples[2] += self.alone(loops[1], 1)
             self.dist.barrier(group=self.control)
-            spans = run_loops(self.torch, loops())
+            spans = run_loops(self.torch, loops)
             start = max(spans[0][0][0], spans[1][0][0])
             end = min(spans[0][-1][1], spans[1][-1][1])
-            computes = self.gather(lengths(spans[0], start, end))
-            besides = self.gather(lengths(spans[1], start, end))
-            if min(len(computes), len(besides)) >= MIN_SAMPLES * self.dist.get_world_size():
-                together = summary(computes), summary(besides)
-                return [*compute_alone, *together[0], *beside_alone, *together[1], len(computes), len(besides)]
-            loop_ms *= 2
-        raise RuntimeError("the loops never lay beside each other for long enough")
+            samples[1] += self.gather(lengths(spans[0], start, end))
+            samples[3] += self.gather(lengths(spans[1], start, end))
+        return samples
+
+    def covered(self, compute, beside, priority):
+        a, b = self.loop(compute, self.streams["compute"]), self.loop(beside, self.streams[priority])
+        samples, slow_down, turn = [[], [], [], []], SLOW_DOWN, 0
+        while turn < COVERED_TURNS:
+            samples[0] += self.alone((*a, calls(LOOP_MS, a[2])), 1)
+            samples[2] += self.alone((*b, 1), 0)
+            self.dist.barrier(group=self.control)
+            loops = [(*b, 1), (*a, calls(slow_down * b[2], a[2]))]
+            (collective,), computes = run_loops(self.torch, loops, first_ahead=True)
+            if self.any(computes[-1][1] < collective[1]):  # compute ended first
+                slow_down *= 2
+                if slow_down > MOST_SLOW_DOWN:
+                    raise RuntimeError("the collective takes too long beside compute")
+                continue
+            samples[1] += self.gather(lengths(computes, -math.inf, collective[1]))
+            samples[3] += self.gather([collective[1] - collective[0]])
+            turn += 1
+        return samples
+
+    def measure(self, covered, compute, beside, priority):
+        """The values of a row: four statistics of each of the four samples, and how many there were."""
+        samples = (self.covered if covered else self.loops)(compute, beside, priority)
+        return [value for part in samples for value in summary(part)] + [len(samples[1]), len(samples[3])]
+
+
+def calls(loop_ms, estimate_ms):
+    return min(max(math.ceil(loop_ms / estimate_ms), CALLS_OF_THE_LONGER), MAX_CALLS)
 
 
 def attention_calls(torch):
@@ -140,19 +175,20 @@ def collective_calls(torch, dist, group, size, send, receive):
     ]
 
 
-def header(torch):
+def header(torch, covered):
     device = torch.cuda.get_device_properties(0)
     nccl = ".".join(str(part) for part in torch.cuda.nccl.version())
-    settings = sorted(f"{k}={v}" for k, v in os.environ.items() if k.startswith("NCCL_") and "DEBUG" not in k)
+    others = ("NCCL_DEBUG", "NCCL_VERSION")  # the log, and what container images say of their packages
+    settings = sorted(f"{k}={v}" for k, v in os.environ.items() if k.startswith("NCCL_") and not k.startswith(others))
     return [
         "source: validate/gpu/overlap_attention.py: attention through PyTorch, not through our own wrapper",
         f"device: {torch.cuda.device_count()} x {device.name}, {device.multi_processor_count} multiprocessors, "
         f"{device.total_memory} bytes of memory",
-        f"PyTorch: {torch.__version__}, CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version()}, cuDNN attention",
+        f"PyTorch: {torch.__version__}, CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version()} (attention)",
         f"NCCL: {nccl}",
         *settings,
-        "method: as longhaul-measure overlap, one process a GPU; all_reduce in place, on zeros; ctas: ncclConfig maxCTAs; "
-        "backward through autograd",
+        f"method: as longhaul-measure overlap{' --covered' if covered else ''}, one process a GPU; all_reduce in "
+        "place, on zeros; ctas: ncclConfig maxCTAs; backward through autograd",
         f"date: {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d}",
     ]
 
@@ -171,34 +207,40 @@ def rank_main(rank, world, options):
         if ctas > 0:
             config.config.max_ctas = ctas
         groups[ctas] = dist.new_group(backend="nccl", pg_options=config)
-    count = max(options.sizes) // 4
+    # A block of NCCL moves about 20 GB/s between two H200: long calls last about 50 ms.
+    sizes = {ctas: [min(ctas or 16, 16) * GIB] if options.covered else options.sizes for ctas in options.ctas}
+    count = max(size for row in sizes.values() for size in row) // 4
     send, receive = torch.rand(count, device="cuda"), torch.zeros(count, device="cuda")
     pair = Pair(torch, dist, control)
     out = open(options.out, "w") if rank == 0 else None
     if out:
-        out.writelines(f"# {line}\n" for line in header(torch))
+        out.writelines(f"# {line}\n" for line in header(torch, options.covered))
         out.write(",".join(COLUMNS) + "\n")
     with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
         # Autograd runs a backward on the stream of its forward.
         with torch.cuda.stream(pair.streams["compute"]):
             computes = attention_calls(torch)
         torch.cuda.synchronize()
-        for compute_name, compute in computes:
-            for ctas, group in groups.items():
-                for size in options.sizes:
-                    for name, beside in collective_calls(torch, dist, group, size, send, receive):
-                        for priority in ("normal", "high"):
-                            receive.zero_()
-                            torch.cuda.synchronize()
-                            values = pair.measure(compute, beside, priority)
-                            if not out:
-                                continue
-                            key = [compute_name, name, size, ctas or "default", priority, world]
-                            text = [f"{value:.5f}" if isinstance(value, float) else str(value) for value in key + values]
-                            out.write(",".join(text) + "\n")
-                            out.flush()
-                            ratios = f"compute x {values[7] / values[3]:.3f}, beside x {values[15] / values[11]:.3f}"
-                            print(*key, ratios, file=sys.stderr, flush=True)
+        points = (
+            (compute, ctas, size, collective, priority)
+            for compute in computes
+            for ctas in options.ctas
+            for size in sizes[ctas]
+            for collective in collective_calls(torch, dist, groups[ctas], size, send, receive)
+            for priority in (["normal"] if options.covered else ["normal", "high"])
+        )
+        for (compute_name, compute), ctas, size, (name, beside), priority in points:
+            receive.zero_()
+            torch.cuda.synchronize()
+            values = pair.measure(options.covered, compute, beside, priority)
+            if not out:
+                continue
+            key = [compute_name, name, size, ctas or "default", priority, world]
+            text = [f"{value:.5f}" if isinstance(value, float) else str(value) for value in key + values]
+            out.write(",".join(text) + "\n")
+            out.flush()
+            ratios = f"compute x {values[7] / values[3]:.3f}, beside x {values[15] / values[11]:.3f}"
+            print(*key, ratios, file=sys.stderr, flush=True)
     dist.barrier(group=control)
     # A process that leaves while its peer destroys the groups would make the peer wait.
     dist.destroy_process_group()
@@ -211,7 +253,8 @@ def numbers(text):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", required=True, help="CSV file to write")
-    parser.add_argument("--sizes", type=numbers, default=[64 << 20, 256 << 20, 1 << 30], help="bytes")
+    parser.add_argument("--covered", action="store_true", help="one long collective beside the compute loop")
+    parser.add_argument("--sizes", type=numbers, default=[64 << 20, 256 << 20, GIB], help="bytes")
     parser.add_argument("--ctas", type=numbers, default=[0, 16, 8, 4], help="limits of NCCL's blocks; 0: NCCL's choice")
     options = parser.parse_args()
     try:

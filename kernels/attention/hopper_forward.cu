@@ -1,0 +1,333 @@
+// Attention forward on Hopper: wgmma and bulk tensor copies, head dimension 128, bf16 in and out, fp32 log-sum-exp.
+//
+// A block is three warpgroups. One warp of the first copies query, key and value tiles into shared memory, a ring of
+// kStages for keys and one for values; the other two warpgroups each own 64 of the tile's 128 queries. A warpgroup
+// starts the scores of key tile j, then the product of the probabilities of tile j - 1 with their values, and does the
+// softmax of tile j while the latter runs; the two warpgroups take turns at starting products (named barriers), so that
+// one's softmax hides behind the other's products. Blocks stay and draw (tile, head) pairs from a counter, long tiles
+// first, the heads of one section of keys and values (sized for the L2) together.
+//
+// Versions, with what each was predicted and measured at: docs/performance-log.md, "Attention forward on Hopper".
+#include <cuda_bf16.h>
+
+#include "kernels/attention/hopper_copy.cuh"
+#include "kernels/attention/hopper_forward.h"
+#include "kernels/attention/softmax_tile.cuh"
+#include "kernels/attention/wgmma.cuh"
+#include "kernels/common/check.h"
+
+namespace longhaul {
+namespace {
+
+using namespace hopper;
+
+constexpr int kDim = kHopperHeadDim;
+constexpr int kRows = kHopperTileRows;
+constexpr int kKeys = kHopperTileKeys;
+constexpr int kStages = 2;
+constexpr int kConsumers = 2;                       // warpgroups
+constexpr int kThreads = 128 * (kConsumers + 1);
+constexpr int kConsumerThreads = 128 * kConsumers;
+constexpr int kConsumerWarps = 4 * kConsumers;
+constexpr std::uint32_t kQueryBytes = kRows * kDim * 2;
+constexpr std::uint32_t kKeyBytes = kKeys * kDim * 2;
+constexpr std::uint32_t kQueryHalf = kRows * 128;   // bytes from columns 0-63 to columns 64-127
+constexpr std::uint32_t kKeyHalf = kKeys * 128;
+constexpr int kWorkSlots = 2;
+constexpr int kNoWork = -1;
+
+struct __align__(1024) Shared {
+  std::uint8_t q[kQueryBytes];
+  std::uint8_t k[kStages][kKeyBytes];
+  std::uint8_t v[kStages][kKeyBytes];
+  Barrier q_full, q_empty;
+  Barrier k_full[kStages], k_empty[kStages];
+  Barrier v_full[kStages], v_empty[kStages];
+  Barrier work_full[kWorkSlots], work_empty[kWorkSlots];
+  int work[kWorkSlots];
+};
+
+// Place in a ring of slots and the parity of the present round.
+template <int kSlots>
+struct Ring {
+  int slot = 0;
+  std::uint32_t parity = 0;
+  __device__ void next() {
+    if (++slot == kSlots) {
+      slot = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+struct Work {
+  int tile = 0, head = 0;
+};
+
+__device__ Work work_of(const HopperForwardArgs& args, int item) {
+  const int per_section = args.tiles.tile_count * args.section_heads;
+  const int rest = item % per_section;
+  return {rest / args.section_heads, item / per_section * args.section_heads + rest % args.section_heads};
+}
+
+// ---- the warp that copies
+
+class Producer {
+ public:
+  __device__ Producer(Shared& shared, const HopperMaps& maps, const HopperForwardArgs& args)
+      : shared_(shared), maps_(maps), args_(args) {}
+
+  __device__ void run() {
+    const int items = args_.tiles.tile_count * args_.out.q_heads;
+    int item = static_cast<int>(blockIdx.x);
+    while (item < items) {
+      publish(item);
+      const int next = static_cast<int>(gridDim.x) + atomicAdd(&args_.counters[0], 1);
+      copy(work_of(args_, item));
+      item = next;
+    }
+    publish(kNoWork);
+    // The last block to run dry leaves the counters as the next launch needs them.
+    if (atomicAdd(&args_.counters[1], 1) == static_cast<int>(gridDim.x) - 1) {
+      args_.counters[0] = 0;
+      args_.counters[1] = 0;
+    }
+  }
+
+ private:
+  __device__ void publish(int item) {
+    wait(shared_.work_empty[work_.slot], work_.parity ^ 1);
+    shared_.work[work_.slot] = item;
+    arrive(shared_.work_full[work_.slot]);
+    work_.next();
+  }
+
+  // Keys one tile ahead of values: that is the order in which they are wanted.
+  __device__ void copy(Work work) {
+    const AttentionTile& tile = args_.tiles.tiles[work.tile];
+    if (tile.key_tiles == 0) return;
+    const int kv_head = work.head / args_.heads_a_kv_head;
+    wait(shared_.q_empty, q_parity_ ^ 1);
+    q_parity_ ^= 1;
+    arrive_expecting(shared_.q_full, kQueryBytes);
+    copy_tile(shared_.q, maps_.q, shared_.q_full, tile.q_row, work.head);
+    int value_row = -1;
+    for (int s = tile.segment_begin; s < tile.segment_end; ++s) {
+      const AttentionSegment& segment = args_.tiles.segments[s];
+      const int first = args_.tiles.pieces[segment.piece].k_row + segment.k_first;
+      for (int t = 0; t < segment.key_tiles; ++t) {
+        copy_into(shared_.k, shared_.k_full, shared_.k_empty, keys_, maps_.k, first + t * kKeys, kv_head);
+        if (value_row >= 0) {
+          copy_into(shared_.v, shared_.v_full, shared_.v_empty, values_, maps_.v, value_row, kv_head);
+        }
+        value_row = first + t * kKeys;
+      }
+    }
+    copy_into(shared_.v, shared_.v_full, shared_.v_empty, values_, maps_.v, value_row, kv_head);
+  }
+
+  __device__ void copy_into(std::uint8_t (&tiles)[kStages][kKeyBytes], Barrier (&full)[kStages],
+                            Barrier (&empty)[kStages], Ring<kStages>& ring, const CUtensorMap& map, int row,
+                            int head) {
+    wait(empty[ring.slot], ring.parity ^ 1);
+    arrive_expecting(full[ring.slot], kKeyBytes);
+    copy_tile(tiles[ring.slot], map, full[ring.slot], row, head);
+    ring.next();
+  }
+
+  Shared& shared_;
+  const HopperMaps& maps_;
+  const HopperForwardArgs& args_;
+  Ring<kWorkSlots> work_;
+  Ring<kStages> keys_, values_;
+  std::uint32_t q_parity_ = 0;
+};
+
+// ---- the warpgroups that compute
+
+__device__ void start_scores(float (&s)[kKeys / 2], std::uint64_t q, std::uint64_t k) {
+  fence_registers(s);
+  begin_wgmma();
+#pragma unroll
+  for (int step = 0; step < kDim / 16; ++step) {
+    const std::uint32_t inside = step % 4 * 32;  // 16 bf16 of a row of 64
+    wgmma_m64n128(s, advance(q, step / 4 * kQueryHalf + inside), advance(k, step / 4 * kKeyHalf + inside), step > 0);
+  }
+  commit_wgmma();
+}
+
+__device__ void start_output(float (&o)[kDim / 2], std::uint32_t (&p)[kKeys / 16][4], std::uint64_t v) {
+  fence_registers(o);
+#pragma unroll
+  for (int step = 0; step < kKeys / 16; ++step) fence_registers(p[step]);
+  begin_wgmma();
+#pragma unroll
+  for (int step = 0; step < kKeys / 16; ++step) wgmma_m64n128(o, p[step], advance(v, step * 16 * 128));
+  commit_wgmma();
+}
+
+class Consumer {
+ public:
+  __device__ Consumer(Shared& shared, const HopperForwardArgs& args, int warpgroup)
+      : shared_(shared), args_(args), warpgroup_(warpgroup) {
+    const int thread = static_cast<int>(threadIdx.x) % 128;
+    row_ = 64 * warpgroup + 16 * (thread / 32) + thread % 32 / 4;
+    q_ = descriptor_of_rows(shared.q + warpgroup * 64 * 128);
+  }
+
+  __device__ void run() {
+    if (warpgroup_ == 1) named_arrive(kTurn, kConsumerThreads);
+    for (int item = draw(); item != kNoWork; item = draw()) {
+      const Work work = work_of(args_, item);
+      const AttentionTile& tile = args_.tiles.tiles[work.tile];
+      float o[kDim / 2];
+#pragma unroll
+      for (float& x : o) x = 0;
+      RowState rows[2];
+      if (tile.key_tiles > 0) attend(tile, o, rows);
+      store_rows(args_.out, tile, row_, work.head, o, rows);
+    }
+  }
+
+ private:
+  static constexpr int kTurn = 1;  // named barriers: kTurn + warpgroup
+
+  __device__ int draw() {
+    wait(shared_.work_full[work_.slot], work_.parity);
+    const int item = shared_.work[work_.slot];
+    release(shared_.work_empty[work_.slot]);
+    work_.next();
+    return item;
+  }
+  // All lanes of the warp are done with what the barrier guards.
+  __device__ void release(Barrier& barrier) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) arrive(barrier);
+  }
+  __device__ void take_turn() { named_sync(kTurn + warpgroup_, kConsumerThreads); }
+  __device__ void pass_turn() { named_arrive(kTurn + 1 - warpgroup_, kConsumerThreads); }
+
+  __device__ void attend(const AttentionTile& tile, float (&o)[kDim / 2], RowState (&rows)[2]) {
+    KeyWalk walk(args_.tiles, tile, row_);
+    float s[kKeys / 2];
+    std::uint32_t p[kKeys / 16][4];
+    walk.next();
+    wait(shared_.q_full, q_parity_);
+    q_parity_ ^= 1;
+    wait(shared_.k_full[keys_.slot], keys_.parity);
+    take_turn();
+    start_scores(s, q_, descriptor_of_rows(shared_.k[keys_.slot]));
+    pass_turn();
+    wait_wgmma<0>();
+    fence_registers(s);
+    release(shared_.k_empty[keys_.slot]);
+    keys_.next();
+    if (walk.masked()) apply_mask(s, walk);
+    softmax_row<0>(s, rows[0], args_.out.scale_log2);
+    softmax_row<1>(s, rows[1], args_.out.scale_log2);
+    pack_probabilities(s, p);
+    for (int j = 1; j < tile.key_tiles; ++j) step(walk, s, p, o, rows);
+    release(shared_.q_empty);
+    wait(shared_.v_full[values_.slot], values_.parity);
+    start_output(o, p, descriptor_of_columns(shared_.v[values_.slot], kKeyHalf));
+    wait_wgmma<0>();
+    fence_registers(o);
+    release(shared_.v_empty[values_.slot]);
+    values_.next();
+  }
+
+  // Scores of the next key tile beside the output of the last one.
+  __device__ void step(KeyWalk& walk, float (&s)[kKeys / 2], std::uint32_t (&p)[kKeys / 16][4], float (&o)[kDim / 2],
+                       RowState (&rows)[2]) {
+    walk.next();
+    wait(shared_.k_full[keys_.slot], keys_.parity);
+    take_turn();
+    start_scores(s, q_, descriptor_of_rows(shared_.k[keys_.slot]));
+    wait(shared_.v_full[values_.slot], values_.parity);
+    start_output(o, p, descriptor_of_columns(shared_.v[values_.slot], kKeyHalf));
+    pass_turn();
+    wait_wgmma<1>();
+    fence_registers(s);
+    release(shared_.k_empty[keys_.slot]);
+    keys_.next();
+    if (walk.masked()) apply_mask(s, walk);
+    const float shrink0 = softmax_row<0>(s, rows[0], args_.out.scale_log2);
+    const float shrink1 = softmax_row<1>(s, rows[1], args_.out.scale_log2);
+    wait_wgmma<0>();
+    fence_registers(o);
+    release(shared_.v_empty[values_.slot]);
+    values_.next();
+    pack_probabilities(s, p);
+#pragma unroll
+    for (int j = 0; j < kDim / 8; ++j) {
+      o[4 * j] *= shrink0;
+      o[4 * j + 1] *= shrink0;
+      o[4 * j + 2] *= shrink1;
+      o[4 * j + 3] *= shrink1;
+    }
+  }
+
+  Shared& shared_;
+  const HopperForwardArgs& args_;
+  int warpgroup_;
+  int row_ = 0;
+  std::uint64_t q_ = 0;
+  Ring<kWorkSlots> work_;
+  Ring<kStages> keys_, values_;
+  std::uint32_t q_parity_ = 0;
+};
+
+__device__ void make_barriers(Shared& shared) {
+  init_barrier(shared.q_full, 1);
+  init_barrier(shared.q_empty, kConsumerWarps);
+  for (int i = 0; i < kStages; ++i) {
+    init_barrier(shared.k_full[i], 1);
+    init_barrier(shared.k_empty[i], kConsumerWarps);
+    init_barrier(shared.v_full[i], 1);
+    init_barrier(shared.v_empty[i], kConsumerWarps);
+  }
+  for (int i = 0; i < kWorkSlots; ++i) {
+    init_barrier(shared.work_full[i], 1);
+    init_barrier(shared.work_empty[i], kConsumerWarps);
+  }
+  fence_barrier_init();
+}
+
+__global__ void __launch_bounds__(kThreads, 1)
+    hopper_forward_kernel(const __grid_constant__ HopperMaps maps, const __grid_constant__ HopperForwardArgs args) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ std::uint8_t raw[];
+  Shared& shared = *reinterpret_cast<Shared*>((reinterpret_cast<std::uintptr_t>(raw) + 1023) / 1024 * 1024);
+  const int warpgroup = static_cast<int>(threadIdx.x) / 128;
+  if (threadIdx.x == 0) {
+    make_barriers(shared);
+    prefetch_map(maps.q);
+    prefetch_map(maps.k);
+    prefetch_map(maps.v);
+  }
+  __syncthreads();
+  if (warpgroup == 0) {
+    give_registers_back<32>();
+    if (threadIdx.x == 0) Producer(shared, maps, args).run();
+  } else {
+    take_registers<240>();
+    Consumer(shared, args, warpgroup - 1).run();
+  }
+#endif
+}
+
+}  // namespace
+
+void launch_hopper_forward(const HopperMaps& maps, const HopperForwardArgs& args, int multiprocessors,
+                           cudaStream_t stream) {
+  const std::int64_t items = static_cast<std::int64_t>(args.tiles.tile_count) * args.out.q_heads;
+  if (items == 0) return;
+  constexpr std::size_t kBytes = sizeof(Shared) + 1024;  // room to align
+  LH_CUDA_CHECK(
+      cudaFuncSetAttribute(hopper_forward_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kBytes)));
+  const auto blocks = static_cast<unsigned>(items < multiprocessors ? items : multiprocessors);
+  hopper_forward_kernel<<<blocks, kThreads, kBytes, stream>>>(maps, args);
+  LH_CUDA_CHECK(cudaGetLastError());
+}
+
+}  // namespace longhaul

@@ -1,0 +1,151 @@
+#include "kernels/attention/piece_attention.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <stdexcept>
+#include <string>
+
+#include "kernels/attention/hopper_forward.h"
+#include "kernels/attention/portable_forward.h"
+#include "kernels/attention/tensor_map.h"
+#include "kernels/common/check.h"
+
+namespace longhaul {
+namespace {
+
+// Keys and values of the heads that run together; half of the L2 that an H100 or H200 has (50 to 60 MB).
+constexpr std::int64_t kSectionBytes = std::int64_t{32} << 20;
+
+int device_attribute(cudaDeviceAttr attribute) {
+  int device = 0, value = 0;
+  LH_CUDA_CHECK(cudaGetDevice(&device));
+  LH_CUDA_CHECK(cudaDeviceGetAttribute(&value, attribute, device));
+  return value;
+}
+
+int device_capability() {
+  return 10 * device_attribute(cudaDevAttrComputeCapabilityMajor) +
+         device_attribute(cudaDevAttrComputeCapabilityMinor);
+}
+
+PieceAttention::Kernel kernel_for(const AttentionShape& shape, int capability) {
+  return refusal(PieceAttention::Kernel::kHopper, shape, capability).empty() ? PieceAttention::Kernel::kHopper
+                                                                             : PieceAttention::Kernel::kPortable;
+}
+
+int section_heads(const AttentionShape& shape, std::int64_t k_rows) {
+  const std::int64_t bytes = std::max<std::int64_t>(1, k_rows) * shape.head_dim * 4;  // keys and values, 2 bytes each
+  auto heads = static_cast<int>(std::clamp<std::int64_t>(kSectionBytes / bytes, 1, shape.kv_heads));
+  while (shape.kv_heads % heads != 0) --heads;
+  return heads * (shape.q_heads / shape.kv_heads);
+}
+
+ForwardOutput output_of(const AttentionShape& shape, Bf16* o, float* lse) {
+  ForwardOutput out;
+  out.o = reinterpret_cast<__nv_bfloat16*>(o);
+  out.lse = lse;
+  out.q_heads = shape.q_heads;
+  const double scale = 1.0 / std::sqrt(static_cast<double>(shape.head_dim));
+  out.scale = static_cast<float>(scale);
+  out.scale_log2 = static_cast<float>(scale * std::numbers::log2e);
+  return out;
+}
+
+}  // namespace
+
+static_assert(sizeof(Bf16) == sizeof(__nv_bfloat16));
+
+PiecePlan::PiecePlan(const TilePlan& plan, cudaStream_t stream)
+    : tile_rows_(plan.tile_rows),
+      q_rows_(plan.q_rows),
+      k_rows_(plan.k_rows),
+      key_tiles_(plan.key_tiles()),
+      tiles_(plan.tiles.size()),
+      segments_(plan.segments.size()),
+      pieces_(plan.pieces.size()) {
+  tiles_.upload(plan.tiles, stream);
+  segments_.upload(plan.segments, stream);
+  pieces_.upload(plan.pieces, stream);
+}
+
+DeviceTiles PiecePlan::tiles() const {
+  return {tiles_.data(), segments_.data(), pieces_.data(), static_cast<std::int32_t>(tiles_.size())};
+}
+
+std::string refusal(PieceAttention::Kernel kernel, const AttentionShape& shape, int capability) {
+  if (shape.q_heads < 1 || shape.kv_heads < 1 || shape.q_heads % shape.kv_heads != 0) {
+    return fmt::format("{} query heads for {} key heads; each key head serves the same number of query heads",
+                       shape.q_heads, shape.kv_heads);
+  }
+  if (kernel == PieceAttention::Kernel::kHopper) {
+    if (shape.head_dim != kHopperHeadDim) {
+      return fmt::format("head dimension {}; the Hopper kernel has {}", shape.head_dim, kHopperHeadDim);
+    }
+    return capability == 90 ? "" : fmt::format("the Hopper kernel needs sm_90; this device is sm_{}", capability);
+  }
+  if (shape.head_dim != 64 && shape.head_dim != 128 && shape.head_dim != 256) {
+    return fmt::format("head dimension {}; supported are 64, 128 and 256", shape.head_dim);
+  }
+  return capability >= 80 ? "" : fmt::format("attention needs sm_80 or later; this device is sm_{}", capability);
+}
+
+PieceAttention::PieceAttention(const AttentionShape& shape)
+    : PieceAttention(shape, kernel_for(shape, device_capability())) {}
+
+PieceAttention::PieceAttention(const AttentionShape& shape, Kernel kernel)
+    : shape_(shape), kernel_(kernel), counters_(2) {
+  const std::string why = refusal(kernel, shape, device_capability());
+  if (!why.empty()) throw std::invalid_argument("attention: " + why);
+  multiprocessors_ = device_attribute(cudaDevAttrMultiProcessorCount);
+  LH_CUDA_CHECK(cudaMemset(counters_.data(), 0, counters_.size_bytes()));
+}
+
+PiecePlan PieceAttention::plan(std::span<const Piece> pieces, std::int64_t q_rows, std::int64_t k_rows,
+                               cudaStream_t stream) const {
+  const bool hopper = kernel_ == Kernel::kHopper;
+  const TilePlan plan = plan_tiles(pieces, q_rows, k_rows, hopper ? kHopperTileRows : kPortableTileRows,
+                                   hopper ? kHopperTileKeys : kPortableTileKeys);
+  if (plan.tiles.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max() / 2 / shape_.q_heads)) {
+    throw std::invalid_argument(
+        fmt::format("attention: {} query tiles of {} heads overflow 2^30 work items", plan.tiles.size(), shape_.q_heads));
+  }
+  return PiecePlan(plan, stream);
+}
+
+void PieceAttention::forward(const PiecePlan& plan, const Bf16* q, const Bf16* k, const Bf16* v, Bf16* o, float* lse,
+                             cudaStream_t stream) {
+  const ForwardOutput out = output_of(shape_, o, lse);
+  if (plan.q_rows() == 0) return;
+  if (kernel_ == Kernel::kPortable) {
+    PortableForwardArgs args;
+    args.tiles = plan.tiles();
+    args.out = out;
+    args.kv_heads = shape_.kv_heads;
+    args.q_rows = plan.q_rows();
+    args.k_rows = plan.k_rows();
+    args.q = reinterpret_cast<const __nv_bfloat16*>(q);
+    args.k = reinterpret_cast<const __nv_bfloat16*>(k);
+    args.v = reinterpret_cast<const __nv_bfloat16*>(v);
+    launch_portable_forward(args, shape_.head_dim, stream);
+    return;
+  }
+  HopperMaps maps{};
+  maps.q = tensor_map_of_rows(q, plan.q_rows(), shape_.q_heads, shape_.head_dim, kHopperTileRows);
+  if (plan.k_rows() > 0) {
+    maps.k = tensor_map_of_rows(k, plan.k_rows(), shape_.kv_heads, shape_.head_dim, kHopperTileKeys);
+    maps.v = tensor_map_of_rows(v, plan.k_rows(), shape_.kv_heads, shape_.head_dim, kHopperTileKeys);
+  }
+  HopperForwardArgs args;
+  args.tiles = plan.tiles();
+  args.out = out;
+  args.heads_a_kv_head = shape_.q_heads / shape_.kv_heads;
+  args.section_heads = section_heads(shape_, plan.k_rows());
+  args.counters = counters_.data();
+  launch_hopper_forward(maps, args, multiprocessors_, stream);
+}
+
+}  // namespace longhaul

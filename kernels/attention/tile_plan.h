@@ -1,0 +1,35 @@
+// What one attention launch does: the queries cut into tiles, each with the key tiles that it must visit.
+//
+// The query rows are cut where a piece begins or ends, then into tiles of at most `tile_rows`. A tile's segments are
+// the pieces that name its rows; a segment covers the keys that any of its rows sees, cut into tiles of `tile_keys`
+// from the first of them on, and says which of those every row sees whole, so that only the others are masked. Every
+// query row is in exactly one tile; rows that no piece names are in tiles without segments. Tiles stand in order of
+// falling cost: the launch hands out the long ones first.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/attention/attention_tile.h"
+#include "sim/schedule/piece.h"
+
+namespace longhaul {
+
+struct TilePlan {
+  std::int32_t tile_rows = 0, tile_keys = 0;
+  std::int32_t q_rows = 0, k_rows = 0;
+  std::vector<AttentionTile> tiles;
+  std::vector<AttentionSegment> segments;
+  std::vector<PieceRule> pieces;
+
+  std::int64_t key_tiles() const;  // visited, over all tiles, one head
+};
+
+// Pieces of operand 0 within q_rows x k_rows. Throws std::invalid_argument, naming the piece and what is allowed, for a
+// piece outside, another operand, a block rule without a block, runs that do not fit their stride, or rows, tokens or
+// tile counts that overflow (kMaxAttentionRows).
+TilePlan plan_tiles(std::span<const Piece> pieces, std::int64_t q_rows, std::int64_t k_rows, std::int32_t tile_rows,
+                    std::int32_t tile_keys);
+
+}  // namespace longhaul
