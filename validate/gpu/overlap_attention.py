@@ -6,8 +6,8 @@ usage: overlap_attention.py --out FILE.csv [--covered] [--sizes BYTES,...] [--ct
 The counterpart of `longhaul-measure overlap` for attention, with the same method and columns: one process a GPU;
 cuDNN's attention through scaled_dot_product_attention (bf16, 32 query and 8 KV heads, head dimension 128, causal, one
 sequence of 16,384 tokens), forward and backward (autograd, dQ, dK, dV); collectives of torch.distributed in fp32, on a
-stream of normal or high priority. Both ways of that program: loops beside loops, or compute covered by one long collective. Needs
-PyTorch with CUDA; says so and leaves with 77 where there is no GPU.
+stream of normal or high priority. Both ways of that program: loops beside loops, or compute covered by one long
+collective. Needs PyTorch with CUDA; says so and leaves with 77 where there is no GPU.
 """
 
 import argparse
