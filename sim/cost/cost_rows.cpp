@@ -7,8 +7,9 @@
 #include <boost/algorithm/string.hpp>
 #include <boost/lexical_cast.hpp>
 #include <optional>
-#include <sstream>
 #include <utility>
+
+#include "sim/core/csv.h"
 
 namespace longhaul {
 namespace {
@@ -189,36 +190,21 @@ tl::expected<std::vector<AttentionPieceSize>, InputError> parse_pieces(const std
 
 Expected<std::string> predict_rows(const KernelModel& model, const std::string& csv, const std::string& file) {
   Errors errors;
-  std::vector<std::string> columns;
-  std::string out;
-  std::istringstream in(csv);
-  std::string line;
-  for (int number = 1; std::getline(in, line); ++number) {
-    boost::trim(line);
-    if (line.empty() || line.front() == '#') continue;
-    std::vector<std::string> fields = split(line, ",");
-    if (columns.empty()) {
-      columns = fields;
-      if (std::find(columns.begin(), columns.end(), "op") == columns.end()) {
-        return tl::unexpected(Errors{{file, fmt::format("line {}", number), "has no column \"op\"",
-                                      "a header with op,pass,m,n,k,q_heads,kv_heads,head_dim,mask,pieces,bytes",
-                                      nearest_name("op", columns)}});
-      }
-      out += line + ",predicted_ms,low_ms,high_ms,basis\n";
-      continue;
-    }
-    if (fields.size() != columns.size()) {
-      errors.push_back({file, fmt::format("line {}", number), fmt::format("has {} fields", fields.size()),
-                        fmt::format("{}", columns.size()), ""});
-      continue;
-    }
-    Row row(columns, std::move(fields), file, number, errors);
+  const CsvTable table = read_csv(csv, file, errors);
+  if (!table.columns.empty() && !table.find("op")) {
+    errors.push_back({file, "", "has no column \"op\"",
+                      "a header with op,pass,m,n,k,q_heads,kv_heads,head_dim,mask,pieces,bytes",
+                      nearest_name("op", table.columns)});
+    return tl::unexpected(std::move(errors));
+  }
+  std::string out = csv_line(table.columns) + ",predicted_ms,low_ms,high_ms,basis\n";
+  for (const CsvRow& fields : table.rows) {
+    Row row(table.columns, fields.fields, file, fields.line, errors);
     const std::optional<Estimate> estimate = predict_row(model, row);
     if (!estimate) continue;
-    out += fmt::format("{},{:.9f},{:.9f},{:.9f},{}\n", line, estimate->seconds * kMilli, estimate->low * kMilli,
-                       estimate->high * kMilli, basis_name(estimate->basis));
+    out += fmt::format("{},{:.9f},{:.9f},{:.9f},{}\n", csv_line(fields.fields), estimate->seconds * kMilli,
+                       estimate->low * kMilli, estimate->high * kMilli, basis_name(estimate->basis));
   }
-  if (columns.empty()) errors.push_back({file, "", "holds no header", "op,pass,m,n,k,...", ""});
   if (!errors.empty()) return tl::unexpected(std::move(errors));
   return out;
 }

@@ -1,8 +1,8 @@
 // Rows of the `cost` command: kernel calls as CSV in, the same rows with predicted times out (cli.md, "Row formats").
 //
-// Columns read: op,pass,m,n,k,q_heads,kv_heads,head_dim,mask,pieces,bytes; others are kept and passed through. Fields
-// are not quoted. Lines that start with '#' and empty lines are passed over. Times are those of calls timed alone, as
-// the measured tables have them (KernelModel::timed_alone).
+// Columns read: op,pass,m,n,k,q_heads,kv_heads,head_dim,mask,pieces,bytes; others are kept and passed through. Read
+// as sim/core/csv.h says. Times are those of calls timed alone, as the measured tables have them
+// (KernelModel::timed_alone).
 #pragma once
 
 #include <string>
