@@ -1,118 +1,196 @@
 #include "sim/cluster/cluster.h"
 
-#include <fmt/format.h>
+#include <algorithm>
 
+#include "sim/cluster/apply_what_ifs.h"
+#include "sim/cluster/graph_routes.h"
+#include "sim/cluster/touched_routes.h"
 #include "sim/core/invariant.h"
+#include "sim/core/mix.h"
 
 namespace longhaul {
 namespace {
 
-// Indices of Cluster::link_classes().
-constexpr std::uint8_t kNvLinkClass = 0;
-constexpr std::uint8_t kNicClass = 1;
-constexpr std::uint8_t kPcieClass = 2;
-constexpr int kLeafClass = 3;
-
-// All rails of one leaf group together ask for NICs under them; each rail's leaf carries this much to the spine.
-LinkClass leaf_class(const Topology& topology) {
-  LinkClass leaf = topology.nic;
-  leaf.name = "leaf";
-  leaf.rated.value *= topology.nodes_per_leaf / topology.oversubscription;
-  leaf.latency = Time::zero();  // counted in the network step
-  return leaf;
+int parts_of(int nodes, int nodes_per_part, int links_per_part) {
+  return links_per_part == 0 ? 0 : (nodes - 1) / nodes_per_part + 1;
 }
+
+// Every way in which two nodes can stand to each other, by PairPattern::id().
+constexpr PairPattern kPatterns[PairPattern::kCount] = {
+    {NodeRelation::kSameNode, true},  {NodeRelation::kSameLeaf, true}, {NodeRelation::kSameLeaf, false},
+    {NodeRelation::kSamePod, true},   {NodeRelation::kSamePod, false}, {NodeRelation::kOtherPod, true},
+    {NodeRelation::kOtherPod, false},
+};
 
 }  // namespace
 
-Cluster::Cluster(const Topology& topology, int gpus)
+Cluster::Cluster(const Topology& topology, int gpus, Errors& errors)
     : topology_(topology),
       gpus_(gpus),
       nodes_((gpus + topology.gpus_per_node - 1) / topology.gpus_per_node),
-      templates_(make_route_templates(topology)) {
-  classes_ = {topology.nvlink, topology.nic, topology.pcie.value_or(LinkClass{}), leaf_class(topology)};
-  links_per_node_ = NodeLinkLayout(topology).links;
-  leaf_nodes_ = nodes_;
-  int groups = 0;
-  if (leaves_limit(topology)) {
-    leaf_nodes_ = topology.nodes_per_leaf;
-    links_per_leaf_ = 2 * topology.nics_per_node;
-    groups = (nodes_ + leaf_nodes_ - 1) / leaf_nodes_;
+      node_layout_(topology),
+      fabric_layout_(topology, node_layout_),
+      classes_(link_classes_of(topology)) {
+  if (topology.graph) {
+    add_graph_links();
+  } else {
+    leaf_groups_ = parts_of(nodes_, fabric_layout_.nodes_per_leaf, fabric_layout_.links_per_leaf);
+    pods_ = parts_of(nodes_, fabric_layout_.nodes_per_pod, fabric_layout_.links_per_pod);
+    add_links();
+    add_templates();
   }
-  links_.reserve(static_cast<std::size_t>(nodes_) * static_cast<std::size_t>(links_per_node_) +
-                 static_cast<std::size_t>(groups) * static_cast<std::size_t>(links_per_leaf_));
-  for (int node = 0; node < nodes_; ++node) add_node_links(node);
-  for (int group = 0; group < groups; ++group) add_leaf_links(group);
+  const std::size_t before = errors.size();
+  mark_down(*this, links_, errors);
+  if (errors.size() > before) return;
+  if (topology.graph) {
+    std::vector<bool> down;
+    for (const Link& link : links_) down.push_back(link.down);
+    graph_routes_ = std::make_shared<const GraphRoutes>(*topology.graph, down);
+  } else if (std::any_of(links_.begin(), links_.end(), [](const Link& link) { return link.down; })) {
+    touched_ = touched_routes(*this);
+  }
+  check_ways(*this, errors);
+  if (errors.size() > before) return;
+  change_links(*this, links_, errors);
 }
 
-void Cluster::add_node_links(int node) {
-  const NodeLinkLayout layout(topology_);
-  const std::size_t base = links_.size();
-  links_.resize(base + static_cast<std::size_t>(layout.links));
-  const auto set = [&](int index, std::uint8_t link_class, std::string name) {
-    const LinkClass& kind = classes_[link_class];
-    links_[base + static_cast<std::size_t>(index)] = {std::move(name), kind.effective(), kind.latency, kind.scope,
-                                                      link_class};
+Cluster::Cluster(const Topology& topology, int gpus) : Cluster(built(topology, gpus)) {}
+
+Cluster Cluster::built(const Topology& topology, int gpus) {
+  Errors errors;
+  Cluster cluster(topology, gpus, errors);
+  LH_ASSERT(errors.empty(), "{}", errors.empty() ? "" : errors.front().to_string());
+  return cluster;
+}
+
+void Cluster::add_links() {
+  const auto add = [&](std::vector<NamedLink> part) {
+    for (NamedLink& link : part) {
+      const LinkClass& kind = classes_[link.link_class];
+      links_.push_back({std::move(link.name), kind.effective(), kind.latency, kind.scope, link.link_class});
+    }
   };
-  for (int gpu = 0; gpu < topology_.gpus_per_node; ++gpu) {
-    if (topology_.node_fabric == NodeFabric::kNvSwitch) {
-      set(layout.nvlink_up(gpu), kNvLinkClass, fmt::format("n{}.g{}.nvl>", node, gpu));
-      set(layout.nvlink_down(gpu), kNvLinkClass, fmt::format("n{}.g{}.nvl<", node, gpu));
-    }
-    for (int peer = 0; topology_.node_fabric == NodeFabric::kPairs && peer < topology_.gpus_per_node; ++peer) {
-      if (peer != gpu) set(layout.nvlink(gpu, peer), kNvLinkClass, fmt::format("n{}.g{}>g{}", node, gpu, peer));
-    }
-    if (topology_.pcie) {
-      set(layout.pcie_out(gpu), kPcieClass, fmt::format("n{}.g{}.pcie>", node, gpu));
-      set(layout.pcie_in(gpu), kPcieClass, fmt::format("n{}.g{}.pcie<", node, gpu));
-    }
-  }
-  for (int nic = 0; nic < topology_.nics_per_node; ++nic) {
-    set(layout.nic_out(nic), kNicClass, fmt::format("n{}.nic{}>", node, nic));
-    set(layout.nic_in(nic), kNicClass, fmt::format("n{}.nic{}<", node, nic));
+  links_.reserve(static_cast<std::size_t>(first_link_of_pod(pods_)));
+  for (int node = 0; node < nodes_; ++node) add(node_links(topology_, node));
+  for (int leaf = 0; leaf < leaf_groups_; ++leaf) add(leaf_links(topology_, leaf));
+  for (int pod = 0; pod < pods_; ++pod) add(pod_links(topology_, pod));
+}
+
+void Cluster::add_graph_links() {
+  for (const GraphLink& link : topology_.graph->links) {
+    const auto kind = std::find_if(classes_.begin(), classes_.end(),
+                                   [&](const LinkClass& of) { return of.name == link.link_class.name; });
+    links_.push_back({link.name, link.link_class.effective(), link.link_class.latency, link.link_class.scope,
+                      static_cast<std::uint8_t>(kind - classes_.begin())});
   }
 }
 
-void Cluster::add_leaf_links(int group) {
-  const LinkClass& kind = classes_[kLeafClass];
-  for (int rail = 0; rail < topology_.nics_per_node; ++rail) {
-    for (const char* direction : {">", "<"}) {
-      links_.push_back({fmt::format("leaf{}.r{}{}", group, rail, direction), kind.effective(), kind.latency, kind.scope,
-                        kLeafClass});
+void Cluster::add_templates() {
+  template_first_.push_back(0);
+  for (const PairPattern pattern : kPatterns) {
+    const PairGraph graph(topology_, pattern, {}, nullptr);
+    for (int from = 0; from < gpus_per_node(); ++from) {
+      for (const std::optional<PartRoute>& route : graph.routes_from(from)) {
+        LH_ASSERT(route.has_value(), "a node of {} without a way to another", topology_.name);
+        template_links_.insert(template_links_.end(), route->begin(), route->end());
+        template_first_.push_back(static_cast<std::int32_t>(template_links_.size()));
+      }
     }
   }
+}
+
+PairPattern Cluster::pattern_of(int source, int target) const {
+  const int domain_nodes = gpus_per_domain() / gpus_per_node();
+  if (source == target) return {NodeRelation::kSameNode, true};
+  const bool joined = source / domain_nodes == target / domain_nodes;
+  if (fabric_layout_.leaf_of(source) == fabric_layout_.leaf_of(target)) return {NodeRelation::kSameLeaf, joined};
+  if (fabric_layout_.pod_of(source) == fabric_layout_.pod_of(target)) return {NodeRelation::kSamePod, joined};
+  return {NodeRelation::kOtherPod, joined};
+}
+
+PathChoice Cluster::choice_of(int from, int to) const {
+  if (topology_.routing == Routing::kSpread) return {};
+  auto pick = [hash = mix(static_cast<std::uint64_t>(from) << 32 | static_cast<std::uint64_t>(to))](int count) mutable {
+    const auto place = static_cast<int>(hash % static_cast<std::uint64_t>(count));
+    hash /= static_cast<std::uint64_t>(count);
+    return place;
+  };
+  PathChoice choice;
+  choice.port = pick(node_layout_.ports);
+  choice.spine = pick(fabric_layout_.spines);
+  choice.core = pick(fabric_layout_.cores);
+  return choice;
+}
+
+LinkId Cluster::base_of(LinkOwner owner, int source, int target) const {
+  switch (owner) {
+    case LinkOwner::kSourceNode:
+      return first_link_of_node(source);
+    case LinkOwner::kTargetNode:
+      return first_link_of_node(target);
+    case LinkOwner::kSourceLeaf:
+      return first_link_of_leaf(fabric_layout_.leaf_of(source));
+    case LinkOwner::kTargetLeaf:
+      return first_link_of_leaf(fabric_layout_.leaf_of(target));
+    case LinkOwner::kSourcePod:
+      return first_link_of_pod(fabric_layout_.pod_of(source));
+    case LinkOwner::kTargetPod:
+      return first_link_of_pod(fabric_layout_.pod_of(target));
+  }
+  return 0;
+}
+
+std::optional<Route> Cluster::find_route(int from, int to) const {
+  LH_ASSERT(from >= 0 && from < gpus_ && to >= 0 && to < gpus_, "route from rank {} to {} of {}", from, to, gpus_);
+  if (from == to) return Route{};
+  if (graph_routes_) {
+    const std::uint64_t hash = mix(static_cast<std::uint64_t>(from) << 32 | static_cast<std::uint64_t>(to));
+    const auto links = graph_routes_->route(from, to, topology_.routing == Routing::kHash ? hash : 0);
+    if (!links || links->size() > kMaxHops) return std::nullopt;
+    return Route(links->begin(), links->end());
+  }
+  if (touched_ == nullptr) return template_route(from, to);
+  const int source = node_of(from);
+  const int target = node_of(to);
+  const auto leaf = [&](int node) { return touched_->leaf_profile(fabric_layout_.leaf_of(node)); };
+  const auto pod = [&](int node) { return touched_->pod_profile(fabric_layout_.pod_of(node)); };
+  const TouchedRoutes::Ends ends{pattern_of(source, target),
+                                 choice_of(from, to),
+                                 {touched_->node_profile(source), touched_->node_profile(target), leaf(source),
+                                  leaf(target), pod(source), pod(target)}};
+  if (!ends.touched()) return template_route(from, to);
+  const std::optional<PartRoute> part_route = touched_->route(ends, local_of(from), local_of(to));
+  if (!part_route) return std::nullopt;
+  Route route;
+  for (const PartLink& link : *part_route) route.push_back(base_of(link.owner, source, target) + link.index);
+  return route;
 }
 
 Route Cluster::route(int from, int to) const {
-  LH_ASSERT(from >= 0 && from < gpus_ && to >= 0 && to < gpus_, "route from rank {} to {} of {}", from, to, gpus_);
-  Route route;
-  if (from == to) return route;
+  std::optional<Route> route = find_route(from, to);
+  LH_ASSERT(route.has_value(), "no route from rank {} to {} of {}", from, to, topology_.name);
+  return *route;
+}
+
+// The template is that of the first of all parallel links; those that the flow takes follow by their numbers.
+Route Cluster::template_route(int from, int to) const {
   const int source = node_of(from);
   const int target = node_of(to);
-  const RoutePattern pattern = source == target                               ? RoutePattern::kSameNode
-                               : source / leaf_nodes_ == target / leaf_nodes_ ? RoutePattern::kSameLeaf
-                                                                              : RoutePattern::kOtherLeaf;
-  const int row = static_cast<int>(pattern) * gpus_per_node() + local_of(from);
+  const PathChoice choice = choice_of(from, to);
+  const int row = pattern_of(source, target).id() * gpus_per_node() + local_of(from);
   const auto entry = static_cast<std::size_t>(row * gpus_per_node() + local_of(to));
-  const auto first = static_cast<std::size_t>(templates_.first[entry]);
-  const auto last = static_cast<std::size_t>(templates_.first[entry + 1]);
-  for (std::size_t i = first; i < last; ++i) {
-    const TemplateLink& link = templates_.links[i];
-    LinkId base = 0;
-    switch (link.owner) {
-      case LinkOwner::kSourceNode:
-        base = source * links_per_node_;
-        break;
-      case LinkOwner::kTargetNode:
-        base = target * links_per_node_;
-        break;
-      case LinkOwner::kSourceLeaf:
-        base = first_link_of_leaf(source);
-        break;
-      case LinkOwner::kTargetLeaf:
-        base = first_link_of_leaf(target);
-        break;
+  Route route;
+  for (auto i = template_first_[entry]; i < template_first_[entry + 1]; ++i) {
+    const PartLink& link = template_links_[static_cast<std::size_t>(i)];
+    LinkId id = base_of(link.owner, source, target) + link.index;
+    if (link.owner >= LinkOwner::kSourcePod) {
+      id += 2 * (choice.spine * fabric_layout_.cores + choice.core);
+    } else if (link.owner >= LinkOwner::kSourceLeaf) {
+      id += 2 * ((fabric_layout_.rails > 1 ? choice.port : 0) * fabric_layout_.spines + choice.spine);
+    } else if (node_layout_.is_nic(link.index)) {
+      id += 2 * choice.port;
     }
-    route.push_back(base + link.index);
+    route.push_back(id);
   }
   return route;
 }
@@ -121,25 +199,6 @@ Time Cluster::route_latency(int from, int to) const {
   Time latency;
   for (const LinkId link : route(from, to)) latency += links_[static_cast<std::size_t>(link)].latency;
   return latency;
-}
-
-Expected<Cluster> make_cluster(const Topology& topology, int gpus, const std::string& file, const std::string& path) {
-  Errors errors;
-  const int per_node = topology.gpus_per_node;
-  const auto refuse = [&](std::string expected) {
-    errors.push_back({file, path, fmt::format("is {}", gpus), std::move(expected), ""});
-  };
-  if (gpus < 1) refuse("at least 1 GPU");
-  if (topology.nodes && gpus > *topology.nodes * per_node) {
-    refuse(fmt::format("at most {} GPUs, all that {} has", *topology.nodes * per_node, topology.name));
-  }
-  if (errors.empty() && gpus > (1 << 20)) refuse(fmt::format("at most {} GPUs", 1 << 20));
-  if (errors.empty() && gpus > per_node && gpus % per_node != 0) {
-    refuse(fmt::format("at most {0} GPUs, or a multiple of the {0} of a node of {1}: {2} or {3}", per_node,
-                       topology.name, gpus / per_node * per_node, (gpus / per_node + 1) * per_node));
-  }
-  if (!errors.empty()) return tl::unexpected(errors);
-  return Cluster(topology, gpus);
 }
 
 }  // namespace longhaul

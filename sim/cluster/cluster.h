@@ -1,21 +1,25 @@
 // The first `gpus` GPUs of a topology as ranks 0..gpus-1 (rank r is GPU r % gpus_per_node of node r / gpus_per_node),
 // their directed links, and the route between any two.
 //
-// The topology of two nodes is a Boost.Graph at build time; shortest paths in it (NVLink cheapest, then the NIC, then
-// the spine: rails first) give route templates. Nodes are identical, so a route between any two ranks is a template
-// moved to their nodes: O(1), no table over pairs. Memory is O(links); building is O(links).
-// Invariants: immutable after build; `links()[id]` is dense; routes are deterministic, and no link appears twice in
-// one. Ignores: leaf-to-spine links of a non-blocking fabric (the NICs under a leaf cannot ask for more than they
-// carry).
+// Nodes are alike, so a route between two ranks is a template moved to their nodes: O(1), no table over pairs. The
+// templates are shortest paths in a Boost.Graph of two nodes (pair_graph.h). Where what-ifs take links down, the pairs
+// that they touch get templates of their own, made when first asked for and shared by all pairs with the same links
+// down. An explicit graph keeps the distances from each GPU (graph_routes.h). Memory is O(links); building is O(links).
+// Parallel paths: see Routing in topology.h; with `hash`, the choice is mix(from, to) over the ports, spines and cores.
+// Invariants: immutable after build; `links()[id]` is dense; routes are deterministic, no link appears twice in one,
+// and none is down. Ignores: levels of the network that can neither limit nor delay anything (link_layout.h).
 #pragma once
 
 #include <boost/container/static_vector.hpp>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "sim/cluster/template_graph.h"
+#include "sim/cluster/link_layout.h"
+#include "sim/cluster/pair_graph.h"
 #include "sim/cluster/topology.h"
 #include "sim/core/error.h"
 
@@ -23,17 +27,20 @@ namespace longhaul {
 
 using LinkId = std::int32_t;
 
-// A directed link. `bandwidth` is what it carries (rated x efficiency of its class).
+class GraphRoutes;
+class TouchedRoutes;
+
+// A directed link. `bandwidth` is what it carries (rated x efficiency of its class, changed by what-ifs).
 struct Link {
   std::string name;  // "n3.g1.nvl>" out of GPU 1 of node 3; "n3.nic0<" into node 3
   BytesPerSecond bandwidth;
   Time latency;
   LinkScope scope = LinkScope::kIntraNode;
   std::uint8_t link_class = 0;  // index into Cluster::link_classes()
+  bool down = false;            // on no route
 };
 
 // The directed links from one rank to another, first to last. By value: it holds up to kMaxHops ids inline.
-inline constexpr std::size_t kMaxHops = 16;
 using Route = boost::container::static_vector<LinkId, kMaxHops>;
 
 class Cluster {
@@ -54,32 +61,59 @@ class Cluster {
   std::span<const LinkClass> link_classes() const { return classes_; }
   // Empty for from == to. Asserts that both are ranks.
   Route route(int from, int to) const;
+  // As above; nullopt if links that are down leave no way (make_cluster refuses such a cluster).
+  std::optional<Route> find_route(int from, int to) const;
   // Sum of link latencies of a route.
   Time route_latency(int from, int to) const;
 
-  // Builds; use make_cluster, which checks the input.
+  // Builds; asserts that the topology has such links as its what-ifs name. Use make_cluster, which checks the input.
   Cluster(const Topology& topology, int gpus);
 
- private:
-  void add_node_links(int node);
-  void add_leaf_links(int group);
-  LinkId first_link_of_leaf(int node) const {
-    return nodes_ * links_per_node_ + (node / leaf_nodes_) * links_per_leaf_;
+  const NodeLayout& node_layout() const { return node_layout_; }
+  const FabricLayout& fabric_layout() const { return fabric_layout_; }
+  // The parts that links belong to, in the order of their ids: nodes, leaf groups, pods (none in an explicit graph).
+  int leaf_groups() const { return leaf_groups_; }
+  int pods() const { return pods_; }
+  LinkId first_link_of_node(int node) const { return node * node_layout_.links; }
+  LinkId first_link_of_leaf(int leaf) const {
+    return nodes_ * node_layout_.links + leaf * fabric_layout_.links_per_leaf;
   }
+  LinkId first_link_of_pod(int pod) const {
+    return first_link_of_leaf(leaf_groups_) + pod * fabric_layout_.links_per_pod;
+  }
+
+ private:
+  friend Expected<Cluster> make_cluster(const Topology&, int, const std::string&, const std::string&);
+  static Cluster built(const Topology& topology, int gpus);
+  Cluster(const Topology& topology, int gpus, Errors& errors);  // after errors, only fit to be thrown away
+  void add_links();
+  void add_graph_links();
+  void add_templates();
+  PairPattern pattern_of(int source, int target) const;
+  PathChoice choice_of(int from, int to) const;
+  Route template_route(int from, int to) const;
+  LinkId base_of(LinkOwner owner, int source, int target) const;
 
   Topology topology_;
   int gpus_ = 0;
   int nodes_ = 0;
-  int links_per_node_ = 0;
-  int links_per_leaf_ = 0;  // 0 when leaves never limit
-  int leaf_nodes_ = 1;
+  int leaf_groups_ = 0;  // whose links are there
+  int pods_ = 0;
+  NodeLayout node_layout_;
+  FabricLayout fabric_layout_;
   std::vector<LinkClass> classes_;
   std::vector<Link> links_;
-  RouteTemplates templates_;
+  // CSR over (pattern, GPU of the source's node, GPU of the target's), for the first of all parallel links.
+  std::vector<std::int32_t> template_first_;
+  std::vector<PartLink> template_links_;
+  std::shared_ptr<TouchedRoutes> touched_;  // null where nothing is down
+  std::shared_ptr<const GraphRoutes> graph_routes_;
 };
 
 // Checks `gpus` against the topology: at least 1, not above a fixed size, and a multiple of gpus_per_node unless it
-// fits in one node. `file` and `path` locate the GPU count in error messages.
+// fits in one node; the ports of its switches; and its what-ifs: every pattern names a link, background traffic leaves
+// some of every link, and every rank can still reach every other. `file` and `path` locate the GPU count in error
+// messages; faults of what-ifs are at theirs.
 Expected<Cluster> make_cluster(const Topology& topology, int gpus, const std::string& file = "<command line>",
                                const std::string& path = "/gpus");
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/cluster/bisection.h"
 #include "sim/cluster/cluster.h"
 
 namespace longhaul {
@@ -17,6 +18,7 @@ struct LinkClassSummary {
   BytesPerSecond rated;    // one link, one way
   BytesPerSecond effective;
   Time latency;
+  std::int64_t changed = 0;  // by what-ifs
 };
 
 struct TopologySummary {
@@ -26,15 +28,26 @@ struct TopologySummary {
   int gpus = 0;
   int nodes = 0;
   int gpus_per_node = 0;
+  int gpus_per_domain = 0;
+  std::string technology;  // of the network
   std::vector<LinkClassSummary> link_classes;
-  // One way, between the first and the second half of the nodes (of the GPUs, when there is one node); effective rates.
+  // One way, between the first and the second half of the GPUs; effective rates, with what-ifs (bisection.h).
   BytesPerSecond bisection;
+  std::vector<LevelBisection> bisections;
+  std::vector<std::string> what_ifs;
+};
+
+struct Hop {
+  std::string link;
+  BytesPerSecond bandwidth;
+  Time latency;
 };
 
 struct RouteSummary {
   int from = 0;
   int to = 0;
   std::vector<std::string> links;
+  std::vector<Hop> hops;
   BytesPerSecond bandwidth;  // of the narrowest; zero for from == to
   Time latency;
 };

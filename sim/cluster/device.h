@@ -14,7 +14,7 @@
 namespace longhaul {
 
 // Decides the constants of NCCL's protocols (sim/network/protocol.h).
-enum class GpuGeneration { kAmpere, kHopper, kBlackwell };
+enum class GpuGeneration { kAmpere, kHopper, kBlackwell, kCdna4 };
 
 struct DeviceSpec {
   std::string name;
@@ -24,7 +24,8 @@ struct DeviceSpec {
   FlopsPerSecond bf16_dense;
   BytesPerSecond memory_bandwidth;  // HBM, reads plus writes
   int multiprocessors = 0;
-  BytesPerSecond host_link;  // one way, PCIe or C2C, as rated
+  BytesPerSecond host_link;          // one way, PCIe or C2C, as rated
+  std::vector<std::string> aliases;  // how measured tables name it: "H100-80GB"
 
   // What a training step may use.
   Bytes usable() const { return memory - reserved; }

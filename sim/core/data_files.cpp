@@ -41,8 +41,8 @@ KindFiles kind_files(DataKind kind) {
   return {};
 }
 
-// JSON Schemas stand beside the data of some kinds; they are not data.
-bool is_schema(std::string_view stem) { return stem.ends_with(".schema"); }
+// JSON Schemas stand beside the data of some kinds, and the constants of NCCL's time model beside the topologies.
+bool is_other(std::string_view stem) { return stem.ends_with(".schema") || stem.starts_with("nccl"); }
 
 }  // namespace
 
@@ -53,9 +53,10 @@ std::string data_directory() {
   return chosen != nullptr && *chosen != '\0' ? chosen : LONGHAUL_SOURCE_ROOT;
 }
 
-std::optional<InputError> missing_data_folder(const std::string& file, const std::string& path) {
+std::optional<InputError> missing_data_folder(const std::string& file, const std::string& path,
+                                              const std::string& directory) {
   std::error_code ignored;
-  const fs::path folder = data_directory();
+  const fs::path folder = directory;
   const bool is_there = fs::is_directory(folder, ignored);
   if (fs::is_directory(folder / "topologies", ignored) || fs::is_directory(folder / "workloads", ignored)) {
     return std::nullopt;
@@ -67,26 +68,26 @@ std::optional<InputError> missing_data_folder(const std::string& file, const std
                     ""};
 }
 
-std::optional<std::string> find_data_file(DataKind kind, std::string_view name) {
-  if (name.empty() || name.find('/') != std::string_view::npos || is_schema(name)) return std::nullopt;
+std::optional<std::string> find_data_file(DataKind kind, std::string_view name, const std::string& directory) {
+  if (name.empty() || name.find('/') != std::string_view::npos || is_other(name)) return std::nullopt;
   const KindFiles files = kind_files(kind);
-  const fs::path file = fs::path(data_directory()) / files.folder / (std::string(name) + std::string(files.ending));
+  const fs::path file = fs::path(directory) / files.folder / (std::string(name) + std::string(files.ending));
   std::error_code ignored;  // an unreadable folder holds no data file
   if (!fs::is_regular_file(file, ignored)) return std::nullopt;
   return file.string();
 }
 
-std::vector<std::string> list_data_names(DataKind kind) {
+std::vector<std::string> list_data_names(DataKind kind, const std::string& directory) {
   const KindFiles files = kind_files(kind);
   std::vector<std::string> names;
   std::error_code failed;
-  for (fs::directory_iterator entry(fs::path(data_directory()) / files.folder, failed), end; !failed && entry != end;
+  for (fs::directory_iterator entry(fs::path(directory) / files.folder, failed), end; !failed && entry != end;
        entry.increment(failed)) {
     const fs::path& path = entry->path();
     const std::string stem = path.stem().string();
     std::error_code ignored;
     const bool is_file = fs::is_regular_file(path, ignored);
-    if (is_file && path.extension() == files.ending && !is_schema(stem)) names.push_back(stem);
+    if (is_file && path.extension() == files.ending && !is_other(stem)) names.push_back(stem);
   }
   std::sort(names.begin(), names.end());
   return names;
@@ -102,15 +103,16 @@ std::string relative_to_file(std::string_view path, std::string_view from_file) 
 }
 
 std::optional<std::string> resolve_data_file(DataKind kind, const std::string& reference, const std::string& file,
-                                             const std::string& path, Errors& errors) {
+                                             const std::string& path, Errors& errors,
+                                             const std::string& directory) {
   if (is_data_path(kind, reference)) return relative_to_file(reference, file);
-  std::optional<std::string> found = find_data_file(kind, reference);
+  std::optional<std::string> found = find_data_file(kind, reference, directory);
   if (!found) {
-    if (const std::optional<InputError> missing = missing_data_folder(file, path)) {
+    if (const std::optional<InputError> missing = missing_data_folder(file, path, directory)) {
       errors.push_back(*missing);
       return found;
     }
-    const std::vector<std::string> names = list_data_names(kind);
+    const std::vector<std::string> names = list_data_names(kind, directory);
     errors.push_back({file, path, fmt::format("unknown {} \"{}\"", data_kind_name(kind), echoed(reference)),
                       names.empty() ? "a path" : fmt::format("one of {}, or a path", fmt::join(names, ", ")),
                       nearest_name(reference, names)});

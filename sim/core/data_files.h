@@ -25,13 +25,15 @@ std::string_view data_kind_name(DataKind kind);
 std::string data_directory();
 
 // What to say of a shipped name at `path` of `file` if the data directory is not there; nullopt if it is.
-std::optional<InputError> missing_data_folder(const std::string& file, const std::string& path);
+std::optional<InputError> missing_data_folder(const std::string& file, const std::string& path,
+                                              const std::string& directory = data_directory());
 
 // The file of the shipped `name` (without ending), nullopt if there is none. Names never hold a '/'.
-std::optional<std::string> find_data_file(DataKind kind, std::string_view name);
+std::optional<std::string> find_data_file(DataKind kind, std::string_view name,
+                                          const std::string& directory = data_directory());
 
 // All shipped names of a kind, sorted.
-std::vector<std::string> list_data_names(DataKind kind);
+std::vector<std::string> list_data_names(DataKind kind, const std::string& directory = data_directory());
 
 // True if `reference` is a path by the rule above, not a shipped name.
 bool is_data_path(DataKind kind, std::string_view reference);
@@ -42,7 +44,8 @@ std::string relative_to_file(std::string_view path, std::string_view from_file);
 // The file that `reference`, a name or path that stands at `path` of `file`, means. An unknown name adds an error with
 // the shipped names and the nearest; a path is returned unopened.
 std::optional<std::string> resolve_data_file(DataKind kind, const std::string& reference, const std::string& file,
-                                             const std::string& path, Errors& errors);
+                                             const std::string& path, Errors& errors,
+                                             const std::string& directory = data_directory());
 
 // The most that an input file may hold: 256 MiB.
 constexpr std::int64_t kMaxInputBytes = std::int64_t{256} << 20;

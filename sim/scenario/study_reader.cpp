@@ -65,11 +65,7 @@ struct ReadCase {
 void read_topology_of(CaseKeys& keys, StudyCase& study_case, CaseReferences& references) {
   const Placed placed = keys.required("topology", "a shipped topology's name, a path, or an object");
   if (placed.value == nullptr) return;
-  Json reference = *placed.value;
-  if (reference.is_string() && is_data_path(DataKind::kTopology, reference.get<std::string>())) {
-    reference = relative_to_file(reference.get<std::string>(), keys.file());
-  }
-  Expected<Topology> topology = parse_topology(reference, keys.file(), placed.path, data_directory());
+  Expected<Topology> topology = parse_topology(*placed.value, keys.file(), placed.path, data_directory());
   if (!topology) {
     set_named_at(topology.error(), 0, keys.file(), placed.path);
     keys.errors().insert(keys.errors().end(), topology.error().begin(), topology.error().end());

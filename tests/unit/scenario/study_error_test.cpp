@@ -45,7 +45,7 @@ TEST(StudyErrors, EveryFaultOfABadStudy) {
       found,
       testing::UnorderedElementsAre(
           "bad-study.json: /objectve: unknown key; did you mean \"objective\"?",
-          HasSubstr("bad-study.json: /topology: \"dgx-h200-ndrr\" is not a shipped topology; expected one of"),
+          HasSubstr("bad-study.json: /topology: unknown topology \"dgx-h200-ndrr\"; expected one of"),
           "bad-study.json: /gpus: is \"sixteen\"; expected an integer from 1 to 1048576",
           HasSubstr("bad-study.json: /model: unknown model \"llama3-9b\"; expected one of llama-7b, llama3-8b,"),
           "bad-lengths.csv: line 1: is \"lengths\"; expected the header \"quantile,tokens\" of a length table (named "

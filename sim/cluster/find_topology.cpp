@@ -1,0 +1,77 @@
+#include "sim/cluster/find_topology.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "sim/core/data_files.h"
+#include "sim/core/printable.h"
+
+namespace longhaul {
+namespace {
+
+std::string lower(std::string text) {
+  for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return text;
+}
+
+bool equal(const std::string& a, const std::string& b) { return lower(a) == lower(b); }
+
+void add_once(std::vector<std::string>& list, std::string name) {
+  if (std::find(list.begin(), list.end(), name) == list.end()) list.push_back(std::move(name));
+}
+
+}  // namespace
+
+Expected<std::string> find_device(const std::string& gpu, const std::string& data_directory, const std::string& file,
+                                  const std::string& path) {
+  if (const auto missing = missing_data_folder(file, path, data_directory)) return tl::unexpected(Errors{*missing});
+  std::vector<std::string> known;
+  for (const std::string& name : shipped_devices(data_directory)) {
+    const Expected<DeviceSpec> device = read_device(name, data_directory);
+    if (!device) return tl::unexpected(device.error());
+    if (equal(gpu, name)) return name;
+    for (const std::string& alias : device->aliases) {
+      if (equal(gpu, alias)) return name;
+    }
+    known.push_back(name);
+    known.insert(known.end(), device->aliases.begin(), device->aliases.end());
+  }
+  return tl::unexpected(Errors{{file, path, fmt::format("unknown GPU \"{}\"", echoed(gpu)),
+                                fmt::format("one of {}", fmt::join(known, ", ")), nearest_name(gpu, known)}});
+}
+
+Expected<std::string> find_topology(const MachineQuery& query, const std::string& data_directory,
+                                    const std::string& file, const std::string& path) {
+  const Expected<std::string> device = find_device(query.gpu, data_directory, file, path + "/gpu");
+  if (!device) return tl::unexpected(device.error());
+  const std::string fabric = query.fabric.empty() && query.nodes == 1 ? "nvlink" : query.fabric;
+  // Of the shipped machines with this GPU and so many a node: the fabrics they stand for, and the sizes they come in.
+  std::vector<std::string> fabrics, sizes;
+  for (const std::string& name : shipped_topologies(data_directory)) {
+    const Expected<Topology> topology = read_topology(name, data_directory);
+    if (!topology) return tl::unexpected(topology.error());
+    if (topology->device.name != *device || topology->stands_for.empty()) continue;
+    add_once(sizes, std::to_string(topology->gpus_per_node));
+    if (query.gpus_per_node && topology->gpus_per_node != *query.gpus_per_node) continue;
+    const bool fits = !topology->nodes || query.nodes <= *topology->nodes;
+    for (const std::string& of : topology->stands_for) {
+      if (fits && (fabric.empty() || equal(of, fabric))) return name;
+      add_once(fabrics, of);
+    }
+  }
+  if (fabrics.empty() && !sizes.empty()) {
+    return tl::unexpected(Errors{{file, path + "/gpus_per_node",
+                                  fmt::format("is {}: no such machine with {}", *query.gpus_per_node, *device),
+                                  fmt::format("{}, or a topology file", fmt::join(sizes, " or ")), ""}});
+  }
+  return tl::unexpected(Errors{
+      {file, path + "/fabric",
+       fmt::format("\"{}\" between {} node{} with {}: no such machine ships", echoed(fabric), query.nodes,
+                   query.nodes == 1 ? "" : "s", *device),
+       fabrics.empty() ? "a topology file" : fmt::format("one of {}, or a topology file", fmt::join(fabrics, ", ")),
+       nearest_name(fabric, fabrics)}});
+}
+
+}  // namespace longhaul
