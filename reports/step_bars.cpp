@@ -19,8 +19,9 @@ NamedValues in_stack_order(const NamedValues& parts) {
 
 const std::vector<std::string>& time_parts() {
   // Work first, then waiting; work in the order in which it happens. Names as sim/analysis/breakdown.h writes them.
-  static const std::vector<std::string> kParts = {"compute", "recompute", "optimizer", "exposed_communication",
-                                                  "bubble",  "imbalance", "launch",    "tail"};
+  static const std::vector<std::string> kParts = {
+      "compute", "recompute", "optimizer", "contention", "exposed_communication",
+      "bubble",  "imbalance", "launch",    "tail"};
   return kParts;
 }
 

@@ -12,9 +12,9 @@ namespace {
 
 constexpr double kCollectiveError = 0.25;
 
-// One side of the interval: `residual` is |low| or |high| by kernel kind.
+// One side of the interval: `residual` is |low| or |high| by kernel kind, `of_contention` that of what overlap adds.
 template <class Residual>
-Time half_width(const RankTotals& rank, Residual residual) {
+Time half_width(const RankTotals& rank, Residual residual, double of_contention) {
   double squares = 0;
   Time busy;
   for (int kind = 0; kind < kKernelKindCount; ++kind) {
@@ -23,18 +23,20 @@ Time half_width(const RankTotals& rank, Residual residual) {
     const double error = time.seconds() * residual(static_cast<KernelKind>(kind));
     squares += error * error;
   }
+  const double contention = rank.contention.seconds() * of_contention;
   const Time waits = rank.bubble + rank.imbalance + rank.tail;
   double kernels = std::sqrt(squares);
   if (busy > Time::zero()) kernels *= 1 + waits.seconds() / busy.seconds();
   const double communication = kCollectiveError * rank.exposed_communication.seconds();
-  return Time::from_seconds(std::sqrt(kernels * kernels + communication * communication));
+  return Time::from_seconds(std::sqrt(kernels * kernels + contention * contention + communication * communication));
 }
 
 }  // namespace
 
 const char* to_string(TimePart part) {
   static constexpr std::array<const char*, kTimePartCount> kNames = {
-      "compute", "recompute", "optimizer", "exposed_communication", "bubble", "imbalance", "launch", "tail"};
+      "compute", "recompute", "optimizer", "contention", "exposed_communication",
+      "bubble",  "imbalance", "launch",    "tail"};
   return kNames[static_cast<std::size_t>(part)];
 }
 
@@ -49,6 +51,7 @@ TimeSplit split_time(const RankTotals& rank) {
   split[TimePart::kCompute] = rank.busy(Pass::kForward) + rank.busy(Pass::kBackward);
   split[TimePart::kRecompute] = rank.busy(Pass::kRecompute);
   split[TimePart::kOptimizer] = rank.busy(Pass::kOptimizer);
+  split[TimePart::kContention] = rank.contention;
   split[TimePart::kExposedCommunication] = rank.exposed_communication;
   split[TimePart::kBubble] = rank.bubble;
   split[TimePart::kImbalance] = rank.imbalance;
@@ -88,6 +91,7 @@ std::string bound_by(const RankTotals& rank, bool network_is_busiest) {
       {"compute: gemm", compute.gemm},
       {"memory traffic", compute.memory + rank.busy(Pass::kOptimizer)},
       {"recompute", rank.busy(Pass::kRecompute)},
+      {"contention", rank.contention},
       {network_is_busiest ? "exposed communication between nodes" : "exposed communication inside a node",
        rank.exposed_communication},
       {"bubble", rank.bubble},
@@ -102,8 +106,11 @@ std::string bound_by(const RankTotals& rank, bool network_is_busiest) {
 }
 
 Ends step_ends(Time step, const RankTotals& rank, const KernelModel& kernels) {
-  const Time below = half_width(rank, [&](KernelKind kind) { return std::abs(kernels.residual_low(kind)); });
-  const Time above = half_width(rank, [&](KernelKind kind) { return std::abs(kernels.residual_high(kind)); });
+  const Time below = half_width(
+      rank, [&](KernelKind kind) { return std::abs(kernels.residual_low(kind)); },
+      std::abs(kernels.overlap_residual_low()));
+  const Time above = half_width(
+      rank, [&](KernelKind kind) { return std::abs(kernels.residual_high(kind)); }, kernels.overlap_residual_high());
   return {below < step ? step - below : Time::zero(), step + above};
 }
 

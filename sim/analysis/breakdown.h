@@ -19,6 +19,7 @@ enum class TimePart : std::uint8_t {
   kCompute,    // forward and backward kernels
   kRecompute,  // kernels of recomputed layers
   kOptimizer,
+  kContention,  // what the kernels of all three take longer beside communication, host copies and each other
   kExposedCommunication,
   kBubble,
   kImbalance,
@@ -27,7 +28,7 @@ enum class TimePart : std::uint8_t {
   kCount,
 };
 inline constexpr int kTimePartCount = static_cast<int>(TimePart::kCount);
-// "compute", "recompute", "optimizer", "exposed_communication", "bubble", "imbalance", "launch", "tail".
+// "compute", "recompute", "optimizer", "contention", "exposed_communication", "bubble", "imbalance", "launch", "tail".
 const char* to_string(TimePart part);
 
 struct TimeSplit {
@@ -49,9 +50,9 @@ struct ComputeSplit {
 ComputeSplit split_compute(const RankTotals& rank);
 
 // The one thing that takes the most of the step on `rank`. Candidates, the first of equal ones: "compute: attention",
-// "compute: gemm", "memory traffic" (element-wise kernels, merges, copies, optimizer), "recompute", "exposed
-// communication between nodes" or "inside a node", "bubble", "imbalance", "launch". Exposed communication counts whole,
-// for the side of the busiest link of the run.
+// "compute: gemm", "memory traffic" (element-wise kernels, merges, copies, optimizer), "recompute", "contention",
+// "exposed communication between nodes" or "inside a node", "bubble", "imbalance", "launch". Exposed communication
+// counts whole, for the side of the busiest link of the run.
 std::string bound_by(const RankTotals& rank, bool network_is_busiest);
 
 // Whether the link that would need longest for what it carried in the whole run (bytes over bandwidth, over all links:
@@ -67,7 +68,8 @@ struct Ends {
 // The ends of a step of `step` on `rank`, at 90 %. Kernels of one kind err together: time of the kind x the relative
 // residual of the kind that the calibration measured. Kinds err independently: quadrature. Waits for other ranks
 // (bubble, imbalance, tail) are kernels of others: they err in proportion with the kernels. Exposed communication errs
-// by +-25 % (collectives are not calibrated yet), independently. The launch part is taken as it is.
+// by +-25 % (collectives are not calibrated yet), independently; so does contention, by what the calibration measured.
+// The launch part is taken as it is.
 Ends step_ends(Time step, const RankTotals& rank, const KernelModel& kernels);
 
 }  // namespace longhaul

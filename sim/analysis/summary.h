@@ -22,7 +22,7 @@ struct Spread {
 };
 
 struct RankSummary {
-  Time compute;  // busy time of the compute stream, all passes
+  Time compute;  // of the compute stream's kernels as they take alone, all passes
   TimeSplit split;
   std::int64_t peak_bytes = 0;
   std::int64_t sent_intra_node = 0;

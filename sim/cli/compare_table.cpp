@@ -111,7 +111,7 @@ std::string speed_block(const CaseResult& of) {
 }
 
 std::string split_block(const CaseResult& of) {
-  std::vector<Row> rows = {{"time, ms", "comp", "recomp", "optim", "comm", "bubble", "imbal", "launch", "tail",
+  std::vector<Row> rows = {{"time, ms", "comp", "recomp", "optim", "cont", "comm", "bubble", "imbal", "launch", "tail",
                             "max/mean", "peak GB", "free", "GB in", "GB out"}};
   const int decimals = step_decimals(of, 1);
   for (const EntryResult* entry : shown(of)) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "sim/core/json.h"
 
@@ -82,18 +83,57 @@ KernelCalibration read_kernel(const Json& json, KernelKind kind, const JsonReade
   return out;
 }
 
-OverlapFactors read_overlap(JsonReader& parent) {
-  OverlapFactors out;
-  const Json* json = parent.required("overlap", "an object of factors");
-  if (json == nullptr) return out;
+constexpr double kLargestFactor = 100;
+constexpr double kMostMultiprocessors = 10;  // of one channel
+constexpr double kMostPasses = 20;           // over memory, of one transferred byte
+
+struct OverlapEntry {
+  const char* group;  // the object below `overlap`
+  const char* key;
+  double lowest;
+  double highest;
+  double* value;
+};
+
+// The constants as they stand in the file; groups together.
+std::vector<OverlapEntry> overlap_entries(OverlapConstants& overlap) {
+  return {
+      {"gemm", "beside_memory_kernel", 1, kLargestFactor, &overlap.gemm.beside_memory_kernel},
+      {"gemm", "multiprocessors_per_channel", 0, kMostMultiprocessors, &overlap.gemm.multiprocessors_per_channel},
+      {"attention", "beside_memory_kernel", 1, kLargestFactor, &overlap.attention.beside_memory_kernel},
+      {"attention", "multiprocessors_per_channel", 0, kMostMultiprocessors,
+       &overlap.attention.multiprocessors_per_channel},
+      {"compute", "beside_host_copy", 1, kLargestFactor, &overlap.compute_beside_host_copy},
+      {"memory_kernel", "beside_compute", 1, kLargestFactor, &overlap.memory_kernel_beside_compute},
+      {"host_copy", "beside_compute", 1, kLargestFactor, &overlap.host_copy_beside_compute},
+      {"transfer", "memory_bytes_per_byte", 0, kMostPasses, &overlap.memory_bytes_per_transferred_byte},
+      {"transfer", "beside_gemm", 1, kLargestFactor, &overlap.transfer_beside_gemm},
+      {"transfer", "beside_attention", 1, kLargestFactor, &overlap.transfer_beside_attention},
+      {"transfer", "beside_memory_kernel", 1, kLargestFactor, &overlap.transfer_beside_memory_kernel},
+  };
+}
+
+void read_overlap(JsonReader& parent, Calibration& out) {
+  const Json* json = parent.required("overlap", "an object of slow-down constants");
+  if (json == nullptr) return;
   JsonReader reader(*json, parent.file(), parent.child_path("overlap"), parent.errors());
-  out.compute_beside_communication = reader.required_number("compute_beside_communication", 1, 100).value_or(1);
-  out.communication_beside_compute = reader.required_number("communication_beside_compute", 1, 100).value_or(1);
-  out.memory_kernel_beside_compute = reader.required_number("memory_kernel_beside_compute", 1, 100).value_or(1);
-  out.compute_beside_host_copy = reader.required_number("compute_beside_host_copy", 1, 100).value_or(1);
-  out.host_copy_beside_compute = reader.required_number("host_copy_beside_compute", 1, 100).value_or(1);
+  const std::vector<OverlapEntry> entries = overlap_entries(out.overlap);
+  for (std::size_t i = 0; i < entries.size();) {
+    const char* group = entries[i].group;
+    const Json* numbers = reader.required(group, "an object of slow-down constants");
+    if (numbers == nullptr) {
+      while (i < entries.size() && std::string_view(entries[i].group) == group) ++i;
+      continue;
+    }
+    JsonReader of_group(*numbers, reader.file(), reader.child_path(group), reader.errors());
+    for (; i < entries.size() && std::string_view(entries[i].group) == group; ++i) {
+      const OverlapEntry& entry = entries[i];
+      *entry.value = of_group.required_number(entry.key, entry.lowest, entry.highest).value_or(*entry.value);
+    }
+    of_group.finish();
+  }
+  out.overlap_residuals = read_band(reader, "residuals");
   reader.finish();
-  return out;
 }
 
 Expected<Calibration> from_json(const Json& json, const std::string& file) {
@@ -114,7 +154,7 @@ Expected<Calibration> from_json(const Json& json, const std::string& file) {
     sheet.finish();
   }
   out.launch_seconds = reader.required_number("launch_seconds", 0, 1).value_or(0);
-  out.overlap = read_overlap(reader);
+  read_overlap(reader, out);
   if (const Json* kernels = reader.required("kernels", "an object with one entry a kernel kind")) {
     JsonReader kinds(*kernels, file, reader.child_path("kernels"), errors);
     for (int i = 0; i < kKernelKindCount; ++i) {
@@ -191,7 +231,10 @@ std::string write_calibration(const Calibration& calibration, const std::vector<
   for (int i = 0; i < kKernelKindCount; ++i) {
     kernels[kernel_kind_name(kind_at(i))] = kernel_json(calibration.kernel(kind_at(i)), kind_at(i));
   }
-  const OverlapFactors& overlap = calibration.overlap;
+  OverlapConstants constants = calibration.overlap;
+  Json overlap = Json::object();
+  for (const OverlapEntry& entry : overlap_entries(constants)) overlap[entry.group][entry.key] = *entry.value;
+  overlap["residuals"] = band_json(calibration.overlap_residuals);
   const Json json = {{"schema", "calibration/1"},
                      {"name", calibration.name},
                      {"measured_on", calibration.date},
@@ -203,12 +246,7 @@ std::string write_calibration(const Calibration& calibration, const std::vector<
                        {"host_link_bytes_per_second", calibration.host_link_bytes_per_second},
                        {"multiprocessors", calibration.multiprocessors}}},
                      {"launch_seconds", calibration.launch_seconds},
-                     {"overlap",
-                      {{"compute_beside_communication", overlap.compute_beside_communication},
-                       {"communication_beside_compute", overlap.communication_beside_compute},
-                       {"memory_kernel_beside_compute", overlap.memory_kernel_beside_compute},
-                       {"compute_beside_host_copy", overlap.compute_beside_host_copy},
-                       {"host_copy_beside_compute", overlap.host_copy_beside_compute}}},
+                     {"overlap", overlap},
                      {"kernels", kernels}};
   return json.dump(1) + "\n";
 }

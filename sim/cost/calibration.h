@@ -12,6 +12,7 @@
 
 #include "sim/core/error.h"
 #include "sim/cost/kernel_features.h"
+#include "sim/cost/overlap.h"
 
 namespace longhaul {
 
@@ -35,14 +36,6 @@ struct KernelCalibration {
   SizeKey highest{};
 };
 
-struct OverlapFactors {  // all >= 1
-  double compute_beside_communication = 1;
-  double communication_beside_compute = 1;
-  double memory_kernel_beside_compute = 1;
-  double compute_beside_host_copy = 1;
-  double host_copy_beside_compute = 1;
-};
-
 struct Calibration {
   std::string name;     // the measured device
   std::string date;     // day of measurement
@@ -52,7 +45,9 @@ struct Calibration {
   double host_link_bytes_per_second = 0;
   std::int64_t multiprocessors = 0;
   double launch_seconds = 0;
-  OverlapFactors overlap;
+  OverlapConstants overlap;
+  // Of what stands beside adds to a kernel's time: measured / predicted - 1 of (factor - 1).
+  ResidualBand overlap_residuals;
   std::array<KernelCalibration, kKernelKindCount> kernels;
 
   const KernelCalibration& kernel(KernelKind kind) const { return kernels[static_cast<std::size_t>(kind)]; }

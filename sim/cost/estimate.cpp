@@ -149,21 +149,18 @@ Estimate KernelModel::copy(CopyKind kind, Bytes payload) const { return estimate
 
 double KernelModel::launch_seconds() const { return calibration_->launch_seconds; }
 
-double KernelModel::compute_slowdown_beside_communication() const {
-  return calibration_->overlap.compute_beside_communication;
+OverlapModel KernelModel::overlap() const {
+  const double per_byte = calibration_->kernel(KernelKind::kCopyDeviceToDevice).constants[1] * scale(TermKind::kMemory);
+  return OverlapModel(calibration_->overlap, device_.multiprocessors, BytesPerSecond{1 / per_byte}, device_.host_link,
+                      overlap_scale_);
 }
 
-double KernelModel::communication_slowdown_beside_compute() const {
-  return calibration_->overlap.communication_beside_compute;
+KernelModel KernelModel::with_overlap_scale(double scale) const {
+  LH_ASSERT(scale >= 0, "overlap scaled by {}", scale);
+  KernelModel other = *this;
+  other.overlap_scale_ = scale;
+  return other;
 }
-
-double KernelModel::memory_kernel_slowdown_beside_compute() const {
-  return calibration_->overlap.memory_kernel_beside_compute;
-}
-
-double KernelModel::compute_slowdown_beside_host_copy() const { return calibration_->overlap.compute_beside_host_copy; }
-
-double KernelModel::host_copy_slowdown_beside_compute() const { return calibration_->overlap.host_copy_beside_compute; }
 
 const std::string& KernelModel::calibration_name() const { return calibration_->name; }
 
@@ -172,7 +169,8 @@ const std::string& KernelModel::calibration_date() const { return calibration_->
 std::string KernelModel::description() const {
   if (measured_) return fmt::format("kernels: measured on {}, {}", calibration_->name, calibration_->date);
   return fmt::format(
-      "kernels: {} was not measured; times of {} ({}) scaled by peak, bandwidth and multiprocessors of the data sheet",
+      "kernels: {} was not measured; times of {} ({}) scaled by peak, bandwidth and multiprocessors of the data sheet, "
+      "slow-down beside communication as measured there",
       device_.name, calibration_->name, calibration_->date);
 }
 
@@ -184,6 +182,15 @@ double KernelModel::residual_low(KernelKind kernel) const {
 double KernelModel::residual_high(KernelKind kernel) const {
   const Basis basis = measured_ ? Basis::kInterpolated : Basis::kDatasheet;
   return widened(calibration_->kernel(kernel).large, basis).high;
+}
+
+double KernelModel::overlap_residual_low() const {
+  return std::max(widened(calibration_->overlap_residuals, measured_ ? Basis::kInterpolated : Basis::kDatasheet).low,
+                  -1.0);
+}
+
+double KernelModel::overlap_residual_high() const {
+  return widened(calibration_->overlap_residuals, measured_ ? Basis::kInterpolated : Basis::kDatasheet).high;
 }
 
 Estimate KernelModel::timed_alone(KernelKind kernel, const Estimate& queued) const {

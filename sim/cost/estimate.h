@@ -9,7 +9,7 @@
 // 90 % interval, taken from the leave-one-out errors of the calibration, and says on what it stands (Basis).
 //
 // Invariants: 0 < low <= seconds <= high. A KernelModel is immutable; all members are safe to call from any thread.
-// Ignored: clocks and power state, the state of the L2 before the call, other kernels (see the slow-down factors).
+// Ignored: clocks and power state, the state of the L2 before the call, other kernels (sim/cost/overlap.h has those).
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,7 @@
 #include "sim/core/error.h"
 #include "sim/core/units.h"
 #include "sim/cost/attention_work.h"
+#include "sim/cost/overlap.h"
 
 namespace longhaul {
 
@@ -87,14 +88,10 @@ class KernelModel {
 
   // Host time that one kernel launch costs: the floor of an op where the CPU is the bottleneck.
   double launch_seconds() const;
-  // Factors >= 1: a compute kernel's time while a communication kernel runs beside it, and the reverse.
-  double compute_slowdown_beside_communication() const;
-  double communication_slowdown_beside_compute() const;
-  // A memory-bound kernel (pack, cast, copy within the device) beside a compute kernel on another stream.
-  double memory_kernel_slowdown_beside_compute() const;
-  // The same for a copy over the host link beside a compute kernel.
-  double compute_slowdown_beside_host_copy() const;
-  double host_copy_slowdown_beside_compute() const;
+  // How kernels, copies and transfers of this device slow each other down.
+  OverlapModel overlap() const;
+  // The same model, in which the added times of overlap() are multiplied by `scale` >= 0; 0 switches slow-down off.
+  KernelModel with_overlap_scale(double scale) const;
 
   const DeviceSpec& device() const { return device_; }
   bool measured() const { return measured_; }   // false: every basis is kDatasheet
@@ -107,6 +104,9 @@ class KernelModel {
   // outside the measured ones are not known here and widen nothing.
   double residual_low(KernelKind kernel) const;
   double residual_high(KernelKind kernel) const;
+  // The same for what overlap adds to kernel times; never below -1.
+  double overlap_residual_low() const;
+  double overlap_residual_high() const;
   // What a call timed alone by events shows: `queued` plus launch and event latency (and, for one dense attention call,
   // the framework's host time), as the measured tables have it. Kernels queued back to back hide that part, so the
   // estimates above do not hold it; the `cost` command adds it.
@@ -119,6 +119,7 @@ class KernelModel {
   DeviceSpec device_;
   std::shared_ptr<const Calibration> calibration_;
   bool measured_;
+  double overlap_scale_ = 1;
 };
 
 // The model of `device` from the calibrations in `data_directory`/topologies/devices/calibration: that of the device

@@ -1,4 +1,4 @@
-// Ranks and their streams: issue, start and end of ops, rates, idle time.
+// Ranks and their streams: issue, start and end of ops, idle time.
 #include "sim/executor/engine.h"
 
 #include <algorithm>
@@ -7,13 +7,6 @@
 #include "sim/core/invariant.h"
 
 namespace longhaul {
-namespace {
-
-std::int64_t round_ps(double ps) { return static_cast<std::int64_t>(ps + 0.5); }
-
-bool is_copy_stream(int stream) { return stream == kCopyInStream || stream == kCopyOutStream; }
-
-}  // namespace
 
 Totals Engine::run() {
   const auto count = static_cast<std::int32_t>(ranks_.size());
@@ -37,6 +30,9 @@ Totals Engine::run() {
         break;
       case EventKind::kNetwork:
         run_network(event.time);
+        break;
+      case EventKind::kSlowdowns:
+        slow_transfers(event.time);
         break;
     }
   }
@@ -84,6 +80,7 @@ void Engine::settle(std::int32_t rank, Time now) {
     state.work &= state.work - 1;
     advance(rank, stream, now);
   }
+  if (state.load_changed) set_rates(rank, now);
   account(rank, now);
 }
 
@@ -247,7 +244,6 @@ bool Engine::waits_met(std::int32_t rank, Stream& stream, const Variant& variant
 
 // The op at the head of the stream is issued and its waits are met.
 void Engine::start(std::int32_t rank, int id, Time now) {
-  Rank& state = ranks_[static_cast<std::size_t>(rank)];
   Stream& stream = stream_of(rank, id);
   const Iteration& pass = pass_of(rank, stream);
   const std::size_t index = op_index(stream, id, pass);
@@ -258,36 +254,30 @@ void Engine::start(std::int32_t rank, int id, Time now) {
     arrive(rank, id, now);
     return;
   }
+  const OpCost& cost = pass.costs->ops[index];
   stream.state = StreamState::kRunning;
   stream.updated = now.ps();
-  stream.remaining = static_cast<double>(pass.costs->ops[index].value);
-  if (is_copy_stream(id)) {
-    stream.end = now.ps() + pass.costs->ops[index].value;
-    ++state.host_copies;
-    set_rate(rank, now);
-  } else {
-    stream.end = now.ps() + round_ps(stream.remaining * state.slowdown);
-  }
+  stream.remaining = static_cast<double>(cost.value);
+  stream.slowdown = 1;
+  stream.end = now.ps() + cost.value;  // alone; settle() knows what runs beside it
+  add_kernel(rank, cost, 1);
 }
 
 void Engine::finish_kernel(std::int32_t rank, int id, Time now) {
   Stream& stream = stream_of(rank, id);
   const Iteration& pass = pass_of(rank, stream);
   const std::size_t index = op_index(stream, id, pass);
-  const Time taken = Time::from_ps(now.ps() - stream.start);
+  const OpCost& cost = pass.costs->ops[index];
   if (id == kComputeStream) {
-    const OpCost& cost = pass.costs->ops[index];
     const Op& op = *pass.code->ops[index].op;
+    const Time alone = Time::from_ps(cost.value);
     RankTotals& sums = totals(rank);
-    sums.compute[static_cast<std::size_t>(op.pass)][static_cast<std::size_t>(op.kind)] += taken;
-    sums.kernel_kind[static_cast<std::size_t>(cost.kernel)] += taken;
-    sums.slowdown += taken - Time::from_ps(cost.value);
+    sums.compute[static_cast<std::size_t>(op.pass)][static_cast<std::size_t>(op.kind)] += alone;
+    sums.kernel_kind[static_cast<std::size_t>(cost.kernel)] += alone;
+    sums.contention += Time::from_ps(now.ps() - stream.start) - alone;
   }
+  add_kernel(rank, cost, -1);
   complete(rank, id, now);
-  if (is_copy_stream(id)) {
-    --ranks_[static_cast<std::size_t>(rank)].host_copies;
-    set_rate(rank, now);
-  }
 }
 
 // The op at the head of the stream has ended.
@@ -322,23 +312,6 @@ void Engine::retire_op(std::int32_t rank, int id, Iteration& pass, Time now) {
   const std::uint32_t count = pass.variant->stream_begin[s + 1] - pass.variant->stream_begin[s];
   if (stream.position == count) find_pass(rank, id, stream.pass + 1);
   if (--pass.remaining == 0) issue_passes(rank, now);
-}
-
-// Changes the rate of the running kernels when a transfer or host copy beside them starts or ends.
-void Engine::set_rate(std::int32_t rank, Time now) {
-  Rank& state = ranks_[static_cast<std::size_t>(rank)];
-  const double slowdown =
-      std::max(state.transfers > 0 ? communication_slowdown_ : 1.0, state.host_copies > 0 ? copy_slowdown_ : 1.0);
-  if (slowdown == state.slowdown) return;
-  for (int id = 0; id < stream_count_; ++id) {
-    Stream& stream = stream_of(rank, id);
-    if (stream.state != StreamState::kRunning || is_copy_stream(id)) continue;
-    const double done = static_cast<double>(now.ps() - stream.updated) / state.slowdown;
-    stream.remaining = std::max(0.0, stream.remaining - done);
-    stream.updated = now.ps();
-    stream.end = now.ps() + round_ps(stream.remaining * slowdown);
-  }
-  state.slowdown = slowdown;
 }
 
 // Closes the idle time of the compute stream so far if its cause has changed.

@@ -8,6 +8,7 @@
 // Layout: one cache line a stream, the passes in flight in a ring a rank, tables of code shared by all ranks (code.h).
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -36,11 +37,13 @@ class Engine {
     kArrived,    // a collective that waits for members
     kTransfer,   // a collective in flight
   };
+  static constexpr std::size_t kMostPressures = kOverlapClassCount + 1;
   struct alignas(64) Stream {
     std::int64_t end = 0;
     std::int64_t start = 0;
     std::int64_t arrival = 0;
     double remaining = 0;  // kRunning: work left at `updated`, in ps at full rate
+    double slowdown = 1;   // kRunning: since `updated`
     std::int64_t updated = 0;
     std::uint32_t done = 0;  // ops since the beginning
     std::uint32_t pass = 0;  // number of the pass that it works in
@@ -69,13 +72,21 @@ class Engine {
 
   enum class Cause : std::uint8_t { kBusy, kImbalance, kExposed, kBubble, kLaunch, kDone };
 
+  // What one rank runs at an instant.
+  struct Load {
+    std::array<std::int16_t, kOverlapClassCount> running{};  // kernels and host copies
+    std::int32_t kernels = 0;                                // sum of `running`
+    std::int32_t channels = 0;                               // of transfers in flight
+    std::int64_t bytes_per_second = 0;                       // sent and received by them when undisturbed
+  };
+
   struct Rank {
     Time armed = Time::max();  // its earliest wake-up in the queue
     Time now;                  // time of the last thing that it did
     Time host;                 // when the host is free
     Time idle_since;
     Time communication_since;
-    double slowdown = 1;     // of kernels, now
+    Load load;               // what runs and is in flight now
     std::uint32_t work = 0;  // streams to look at
     std::uint32_t passes_issued = 0;
     std::uint32_t passes_retired = 0;
@@ -84,7 +95,9 @@ class Engine {
     std::int16_t iteration = 0;
     std::int16_t meetings = 0;  // collectives waiting or in flight
     std::int16_t transfers = 0;
-    std::int8_t host_copies = 0;
+    std::int8_t pressure = 0;  // on its transfers: index into transfer_slowdowns_
+    bool load_changed = false;
+    bool disturbed = false;  // a stream may run slower than alone
     bool host_blocked = false;
     bool runs = false;
     bool traced = false;
@@ -100,6 +113,12 @@ class Engine {
     std::int32_t arrived = 0;
     CollectiveKind kind = CollectiveKind::kExchange;
     CollectiveNetwork::TransferId transfer = -1;
+    // In flight: members by the pressure that their ranks put on it, the largest, and the one that the network has.
+    std::array<std::int32_t, kMostPressures> members_under{};
+    std::int8_t pressure = 0;
+    std::int8_t applied = 0;
+    bool in_flight = false;
+    bool listed = false;  // in changed_meetings_
   };
   struct MeetingMember {
     std::int32_t rank = 0;
@@ -112,7 +131,7 @@ class Engine {
     CollectiveKind kind = CollectiveKind::kExchange;
     std::int64_t bytes = 0;
   };
-  enum class EventKind : std::uint64_t { kRank, kMeeting, kNetwork };
+  enum class EventKind : std::uint64_t { kRank, kMeeting, kNetwork, kSlowdowns };
 
   // setup.cpp
   void set_up_ranks();
@@ -135,9 +154,19 @@ class Engine {
   void start(std::int32_t rank, int stream, Time now);
   void finish_kernel(std::int32_t rank, int stream, Time now);
   void complete(std::int32_t rank, int stream, Time now);
-  void set_rate(std::int32_t rank, Time now);
   void account(std::int32_t rank, Time now);
   Cause cause_of_idle(std::int32_t rank) const;
+
+  // overlap.cpp: what runs side by side
+  void set_up_overlap();
+  void add_kernel(std::int32_t rank, const OpCost& cost, int change);
+  void add_transfer(std::int32_t rank, CollectiveNetwork::TransferId transfer, const MemberBytes& bytes, int change);
+  void set_rates(std::int32_t rank, Time now);
+  double slowdown_of(const Load& load, OverlapClass kernel) const;
+  void set_pressure(std::int32_t rank, Time now);
+  void begin_pressure(std::int32_t group, Time now);
+  void update_pressure(std::int32_t group, Time now);
+  void slow_transfers(Time now);
 
   // meeting.cpp: collectives
   void arrive(std::int32_t rank, int stream, Time now);
@@ -178,6 +207,7 @@ class Engine {
   const Iteration& pass_of(std::int32_t rank, const Stream& stream) const {
     return passes_[pass_slot(rank, stream.pass)];
   }
+  GroupId group_in(std::int32_t rank, int stream) const;  // of the collective at the head of the stream
   static std::size_t op_index(const Stream& stream, int id, const Iteration& pass) {
     return pass.variant->order[pass.variant->stream_begin[static_cast<std::size_t>(id)] + stream.position];
   }
@@ -202,8 +232,8 @@ class Engine {
   std::size_t import_stride_;
   std::size_t slot_stride_;
   Time launch_;
-  double communication_slowdown_;
-  double copy_slowdown_;
+  std::vector<double> transfer_slowdowns_;                     // rising, the first is 1
+  std::array<std::int8_t, kOverlapClassCount> pressure_of_{};  // of a running kernel on its rank's transfers
 
   RadixQueue queue_;
   std::vector<Rank> ranks_;
@@ -218,9 +248,12 @@ class Engine {
   std::vector<MeetingMember> members_;
   std::vector<std::int32_t> member_slot_;                        // by rank, role: index into members_, -1 if none
   std::unordered_map<std::uint64_t, CachedTransfer> transfers_;  // unordered: looked up only
+  std::vector<std::int32_t> changed_meetings_;                   // their pressure is not the network's yet
+  std::vector<TaggedSlowdown> slowdowns_;
   std::vector<std::uint32_t> finished_;
   std::vector<TensorId> scratch_ids_;
   Time network_armed_ = Time::max();
+  Time slowdowns_armed_ = Time::max();
   Totals totals_;
 };
 

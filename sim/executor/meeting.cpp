@@ -113,20 +113,22 @@ void Engine::start_meeting(std::int32_t group, Time now) {
     sums.sent_intra_node += bytes.sent_intra_node;
     sums.sent_inter_node += bytes.sent_inter_node;
     sums.received += bytes.received;
-    if (state.transfers++ == 0) {
-      state.communication_since = now;
-      set_rate(member.rank, now);
-    }
+    if (state.transfers++ == 0) state.communication_since = now;
+    add_transfer(member.rank, meeting.transfer, bytes, 1);
+    set_rates(member.rank, now);
     account(member.rank, now);
     arm(member.rank);
   }
   network_->start(now, meeting.transfer, static_cast<std::uint32_t>(group));
+  begin_pressure(group, now);
   arm_network();
 }
 
 void Engine::end_meeting(std::int32_t group, Time now) {
   Meeting& meeting = meetings_[static_cast<std::size_t>(group)];
   meeting.arrived = 0;
+  meeting.in_flight = false;
+  const CollectiveNetwork::TransferId transfer = meeting.transfer;
   // Members may arrive at the group's next collective while this loop runs; `arrived` counts from zero again by then.
   for (std::int32_t i = 0; i < meeting.member_count; ++i) {
     MeetingMember& member = members_[static_cast<std::size_t>(meeting.members_begin + i)];
@@ -134,10 +136,8 @@ void Engine::end_meeting(std::int32_t group, Time now) {
     const int stream = member.stream;
     member.stream = -1;
     --state.meetings;
-    if (--state.transfers == 0) {
-      totals(member.rank).communication += now - state.communication_since;
-      set_rate(member.rank, now);
-    }
+    if (--state.transfers == 0) totals(member.rank).communication += now - state.communication_since;
+    add_transfer(member.rank, transfer, network_->traffic(transfer)[static_cast<std::size_t>(member.index)], -1);
     complete(member.rank, stream, now);
     run_rank(member.rank, now);
   }

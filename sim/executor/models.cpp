@@ -12,6 +12,10 @@
 namespace longhaul {
 namespace {
 
+// Blocks of a communication kernel where the transfer does not say: what NCCL takes of a GPU behind NVSwitch for NVLS,
+// and the least of its rings there.
+constexpr int kUntoldChannels = 16;
+
 struct Sized {
   Estimate estimate;
   KernelKind kernel = KernelKind::kElementwise;
@@ -103,11 +107,22 @@ class FlowNetwork : public CollectiveNetwork {
   std::span<const MemberBytes> traffic(TransferId transfer) const override {
     return prepared_[static_cast<std::size_t>(transfer)].traffic;
   }
+  TransferUse use(TransferId transfer) const override {
+    const Transfer& of = prepared_[static_cast<std::size_t>(transfer)].transfer;
+    const bool untold = of.channels == 0 && !of.loads.empty();
+    return {untold ? kUntoldChannels : of.channels, of.alone.seconds()};
+  }
 
   void start(Time now, TransferId transfer, std::uint32_t tag) override {
     Prepared& prepared = prepared_[static_cast<std::size_t>(transfer)];
     ++prepared.runs;
-    solver_.start(now, prepared.transfer, tag);
+    if (tag >= flow_of_tag_.size()) flow_of_tag_.resize(tag + 1);
+    flow_of_tag_[tag] = solver_.start(now, prepared.transfer, tag);
+  }
+  void slow(Time now, std::span<const TaggedSlowdown> transfers) override {
+    slowed_.clear();
+    for (const TaggedSlowdown& change : transfers) slowed_.push_back({flow_of_tag_[change.tag], change.factor});
+    solver_.slow(now, slowed_);
   }
   Time next() const override { return solver_.next(); }
   void advance(Time to, std::vector<std::uint32_t>& finished) override { solver_.advance(to, finished); }
@@ -194,6 +209,8 @@ class FlowNetwork : public CollectiveNetwork {
   FlowSolver solver_;
   std::size_t links_;
   double scale_;
+  std::vector<FlowSolver::FlowId> flow_of_tag_;
+  std::vector<FlowSolver::Slowdown> slowed_;                          // scratch of slow()
   std::deque<Prepared> prepared_;                                     // addresses stay
   std::map<std::vector<std::uintptr_t>, std::int64_t> contents_;      // peer lists -> content
   std::map<std::pair<GroupId, std::int64_t>, TransferId> exchanges_;  // group, content -> transfer
@@ -232,10 +249,6 @@ OpDuration KernelDurations::duration(const Schedule& schedule, const OpInstance&
 }
 
 Time KernelDurations::launch() const { return Time::from_seconds(model_->launch_seconds()); }
-double KernelDurations::slowdown_beside_communication() const {
-  return model_->compute_slowdown_beside_communication();
-}
-double KernelDurations::slowdown_beside_host_copy() const { return model_->compute_slowdown_beside_host_copy(); }
 
 std::vector<PeerMessage> exchange_messages(const CollectiveCall& call) {
   const Schedule& schedule = *call.schedule;

@@ -31,9 +31,10 @@ class OpDurations {
   virtual OpDuration duration(const Schedule& schedule, const OpInstance& at) const = 0;
   // Host time of one launch.
   virtual Time launch() const = 0;
-  // Factors >= 1 on a kernel's time while a transfer, or a host copy, of the same rank is in flight.
-  virtual double slowdown_beside_communication() const = 0;
-  virtual double slowdown_beside_host_copy() const = 0;
+  // Factor >= 1 on the time of a kernel or host copy while something else runs beside it on its rank (`beside` is not
+  // empty), and on the time of a transfer while such a kernel runs on one of its ranks. Must not change during a run.
+  virtual double kernel_slowdown(OverlapClass kernel, const Beside& beside) const = 0;
+  virtual double transfer_slowdown(OverlapClass beside) const = 0;
 };
 
 // One meeting of a group: what each member does, in member order.
@@ -51,6 +52,17 @@ struct MemberBytes {
   std::int64_t received = 0;
 };
 
+// What a transfer takes from the kernels of each of its ranks.
+struct TransferUse {
+  int channels = 0;
+  double seconds = 0;  // alone
+};
+
+struct TaggedSlowdown {
+  std::uint32_t tag = 0;
+  double factor = 1;
+};
+
 class CollectiveNetwork {
  public:
   using TransferId = std::int32_t;
@@ -59,7 +71,11 @@ class CollectiveNetwork {
   virtual TransferId prepare(const CollectiveCall& call) = 0;
   // In member order.
   virtual std::span<const MemberBytes> traffic(TransferId transfer) const = 0;
+  virtual TransferUse use(TransferId transfer) const = 0;
+  // A tag is that of one transfer in flight at a time.
   virtual void start(Time now, TransferId transfer, std::uint32_t tag) = 0;
+  // From `now` on (not after next()) the bytes of transfers in flight take at least `factor` times as long as alone.
+  virtual void slow(Time now, std::span<const TaggedSlowdown> transfers) = 0;
   // Time::max() if nothing is in flight.
   virtual Time next() const = 0;
   // Moves to next() and appends the tags of the transfers that end then.
@@ -76,14 +92,18 @@ class CollectiveNetwork {
 class KernelDurations : public OpDurations {
  public:
   // `scale` multiplies every kernel's time (not the launch): a what-if knob. `model` must outlive this.
-  explicit KernelDurations(const KernelModel& model, double scale = 1) : model_(&model), scale_(scale) {}
+  explicit KernelDurations(const KernelModel& model, double scale = 1)
+      : model_(&model), overlap_(model.overlap()), scale_(scale) {}
   OpDuration duration(const Schedule& schedule, const OpInstance& at) const override;
   Time launch() const override;
-  double slowdown_beside_communication() const override;
-  double slowdown_beside_host_copy() const override;
+  double kernel_slowdown(OverlapClass kernel, const Beside& beside) const override {
+    return overlap_.kernel(kernel, beside);
+  }
+  double transfer_slowdown(OverlapClass beside) const override { return overlap_.transfer(beside); }
 
  private:
   const KernelModel* model_;
+  OverlapModel overlap_;
   double scale_;
 };
 

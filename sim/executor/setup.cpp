@@ -19,13 +19,11 @@ Engine::Engine(const Schedule& schedule, const OpDurations& durations, Collectiv
       pass_capacity_(std::bit_ceil(static_cast<std::uint32_t>(std::max(options.launch_queue_passes, 1)))),
       import_stride_(static_cast<std::size_t>(code_.most_imports())),
       slot_stride_(static_cast<std::size_t>(code_.event_slots())),
-      launch_(durations.launch()),
-      communication_slowdown_(durations.slowdown_beside_communication()),
-      copy_slowdown_(durations.slowdown_beside_host_copy()) {
+      launch_(durations.launch()) {
   LH_ASSERT(options.launch_queue_ops >= 1 && options.launch_queue_passes >= 1, "the launch queue must hold something");
-  LH_ASSERT(communication_slowdown_ >= 1 && copy_slowdown_ >= 1, "slow-down factors are at least 1");
   set_up_ranks();
   set_up_groups();
+  set_up_overlap();
 }
 
 void Engine::set_up_ranks() {
@@ -108,6 +106,13 @@ OpInstance Engine::instance(std::int32_t rank, const Iteration& pass, std::size_
   return at;
 }
 
+GroupId Engine::group_in(std::int32_t rank, int id) const {
+  const Stream& stream = stream_of(rank, id);
+  const Iteration& pass = pass_of(rank, stream);
+  const Op& op = *pass.code->ops[op_index(stream, id, pass)].op;
+  return schedule_->ranks[static_cast<std::size_t>(rank)].groups[static_cast<std::size_t>(op.role)];
+}
+
 std::string Engine::place(std::int32_t rank, const Iteration& pass, std::size_t index) const {
   return fmt::format("rank {}, segment {}, layer {}, chunk {}, `{}`", rank,
                      schedule_->segments[static_cast<std::size_t>(pass.segment)].name, pass.layer, pass.chunk,
@@ -155,7 +160,7 @@ Totals Engine::finish_totals() {
     if (!ranks_[static_cast<std::size_t>(rank)].runs) continue;
     RankTotals& sums = totals(rank);
     sums.tail = totals_.step - sums.end;
-    const Time parts = sums.busy() + sums.idle();
+    const Time parts = sums.busy() + sums.contention + sums.idle();
     LH_ASSERT(parts == totals_.step, "rank {}: parts sum to {} ps, the step is {} ps", rank, parts.ps(),
               totals_.step.ps());
   }

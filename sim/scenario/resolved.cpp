@@ -55,6 +55,11 @@ Json resolved_objective(const Objective& objective) {
   return {{"kind", "block-diffusion"}, {"block_tokens", objective.block_tokens}};
 }
 
+Json resolved_overlap(const Overlap& overlap) {
+  if (!overlap.slowdown) return {{"slowdown", "none"}};
+  return {{"slowdown", "calibrated"}, {"scale", overlap.scale}};
+}
+
 Json resolved_training(const Training& training) {
   const char* scope = "step";
   if (training.scope == Scope::kForwardBackward) scope = "forward-backward";
@@ -106,6 +111,7 @@ Json resolved_case(const StudyCase& study_case, const LayoutRequest& layout, con
           {"model", references.model},
           {"objective", resolved_objective(study_case.objective)},
           {"documents", resolved_documents(study_case.documents)},
+          {"overlap", resolved_overlap(study_case.overlap)},
           {"training", resolved_training(study_case.training)},
           {"layout", resolved_layout(layout)},
           {"strategies", std::move(strategies)},

@@ -20,6 +20,7 @@ struct CaseReferences {
 Json resolved_reference(DataKind kind, const Json& reference, const std::string& file);
 
 Json resolved_objective(const Objective& objective);
+Json resolved_overlap(const Overlap& overlap);
 Json resolved_training(const Training& training);
 Json resolved_layout(const LayoutRequest& layout);
 Json resolved_documents(const DocumentSource& documents);

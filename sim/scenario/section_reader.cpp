@@ -144,6 +144,11 @@ const std::vector<std::string>& objective_keys() {
   return keys;
 }
 
+const std::vector<std::string>& overlap_keys() {
+  static const std::vector<std::string> keys = {"scale", "slowdown"};
+  return keys;
+}
+
 const std::vector<std::string>& strategy_keys() {
   static const std::vector<std::string> keys = {"label", "layout", "micro_batch_sequences", "name"};
   return keys;
@@ -209,6 +214,19 @@ void read_objective(const Placed& placed, const std::string& file, Objective& ob
     objective.block_tokens = reader.required_integer("block_tokens", 1, kMaxContextTokens).value_or(1);
   } else if (reader.has("block_tokens") && kind) {
     reader.add_error("block_tokens", "is given for a causal-lm objective", "nothing; blocks belong to block-diffusion");
+  }
+  reader.finish();
+}
+
+void read_overlap(const Placed& placed, const std::string& file, Overlap& overlap, Errors& errors) {
+  if (placed.value == nullptr) return;
+  constexpr double kMaxScale = 100;
+  JsonReader reader(*placed.value, file, placed.path, errors);
+  const auto slowdown = reader.choice("slowdown", {"calibrated", "none"});
+  overlap.slowdown = slowdown != "none";
+  overlap.scale = reader.number("scale", 0, kMaxScale).value_or(overlap.scale);
+  if (!overlap.slowdown && reader.has("scale")) {
+    reader.add_error("scale", "is given without a slowdown", "nothing; it scales the calibrated slowdown");
   }
   reader.finish();
 }

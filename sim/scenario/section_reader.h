@@ -1,5 +1,5 @@
-// Readers of the objects of a study: training, layout, objective, strategies. Each lays what the file gives over a
-// value that already holds the defaults, and adds every fault to `errors`.
+// Readers of the objects of a study: training, layout, objective, overlap, strategies. Each lays what the file gives
+// over a value that already holds the defaults, and adds every fault to `errors`.
 #pragma once
 
 #include <string>
@@ -23,6 +23,8 @@ void read_layout(const Placed& placed, const std::string& file, std::int64_t gpu
                  Errors& errors);
 
 void read_objective(const Placed& placed, const std::string& file, Objective& objective, Errors& errors);
+
+void read_overlap(const Placed& placed, const std::string& file, Overlap& overlap, Errors& errors);
 
 // The `strategies` list. `defaults` holds what the case says of training and layout.
 std::vector<StrategyEntry> read_strategies(const Placed& placed, const std::string& file, std::int64_t gpus,

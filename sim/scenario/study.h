@@ -38,6 +38,13 @@ struct StrategyEntry {
   bool valid = true;  // false only while a faulty study is read: its label is not offered to the user
 };
 
+// How much what runs side by side slows each other down, of what the device's calibration says.
+struct Overlap {
+  bool slowdown = true;  // false: everything takes its time alone
+  double scale = 1;      // what if the added times were this many times as long
+  double added() const { return slowdown ? scale : 0; }
+};
+
 struct StudyCase {
   std::string name;  // the study's own name when it has no cases
   Topology topology;
@@ -45,6 +52,7 @@ struct StudyCase {
   ModelShape model;
   Objective objective;
   DocumentSource documents;
+  Overlap overlap;
   Training training;  // a study's defaults: ZeRO 3, full recompute, micro-batch 1, the whole step
   std::vector<StrategyEntry> strategies;
   std::string baseline;  // a label of this case; the first entry's unless given
@@ -73,6 +81,7 @@ const std::vector<std::string>& case_keys();
 const std::vector<std::string>& training_keys();
 const std::vector<std::string>& layout_keys();
 const std::vector<std::string>& objective_keys();
+const std::vector<std::string>& overlap_keys();
 const std::vector<std::string>& strategy_keys();
 
 // `reference` is a shipped study's name or a path. Every fault of the study and of the files that it names is in the

@@ -155,6 +155,7 @@ ReadCase read_case(CaseKeys keys, const std::string& name, const StudyOptions& o
   read_model_of(keys, study_case, references);
   read_objective(keys.find("objective"), keys.file(), study_case.objective, keys.errors());
   read_documents_of(keys, options, study_case);
+  read_overlap(keys.find("overlap"), keys.file(), study_case.overlap, keys.errors());
   study_case.training.zero_stage = 3;
   study_case.training.recompute = Recompute::kFull;
   read_training(keys.top("training"), keys.file(), study_case.training, keys.errors());
@@ -254,8 +255,8 @@ Json resolved_study(const std::string& name, const std::vector<ReadCase>& cases,
 }  // namespace
 
 const std::vector<std::string>& case_keys() {
-  static const std::vector<std::string> keys = {"baseline", "documents", "gpus",       "layout",   "model",
-                                                "name",     "objective", "strategies", "topology", "training"};
+  static const std::vector<std::string> keys = {"baseline",  "documents", "gpus",       "layout",   "model",   "name",
+                                                "objective", "overlap",   "strategies", "topology", "training"};
   return keys;
 }
 

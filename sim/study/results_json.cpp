@@ -42,6 +42,7 @@ Json ranks_json(const StepSummary& summary) {
     const RankSummary& of = summary.ranks[rank];
     ranks.push_back({{"rank", rank},
                      {"compute_ms", ms(of.compute)},
+                     {"contention_ms", ms(of.split[TimePart::kContention])},
                      {"exposed_communication_ms", ms(of.split[TimePart::kExposedCommunication])},
                      {"bubble_ms", ms(of.split[TimePart::kBubble])},
                      {"imbalance_ms", ms(of.split[TimePart::kImbalance])},

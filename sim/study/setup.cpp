@@ -51,7 +51,7 @@ Expected<CaseSetup> set_up_case(const StudyCase& study_case, const std::string& 
   if (!cluster) errors = cluster.error();
   if (!kernels) errors.insert(errors.end(), kernels.error().begin(), kernels.error().end());
   if (!errors.empty()) return tl::unexpected(std::move(errors));
-  CaseSetup setup{&study_case, std::move(*cluster), std::move(*kernels), {}};
+  CaseSetup setup{&study_case, std::move(*cluster), kernels->with_overlap_scale(study_case.overlap.added()), {}};
   for (std::int64_t step = 0; step < study_case.documents.steps; ++step) {
     setup.batches.push_back(
         std::make_shared<const Batch>(make_batch(study_case.documents, study_case.objective, step)));

@@ -77,18 +77,18 @@ class RecordedTimeline : public TimelineSink {
 std::uint64_t fingerprint(std::span<const OpRecord> records);
 
 struct RankTotals {
-  // Busy time of the compute stream, from start to end of its ops, slow-down included.
+  // What the kernels of the compute stream take alone.
   std::array<std::array<Time, kOpKindCount>, kPassCount> compute;  // [Pass][OpKind]
   std::array<Time, kKernelKindCount> kernel_kind;                  // the same time, by KernelKind
+  Time contention;  // what they took longer: beside transfers, host copies and kernels of other streams
   // Idle time of the compute stream.
   Time imbalance;              // before the last member of a collective arrived
   Time exposed_communication;  // from then to the end of the transfer; also data movement on other streams
   Time bubble;                 // on a pipeline edge, before the sender arrived
   Time launch;                 // the host had not issued the next op
   Time tail;                   // from the rank's last op to the end of the step
-  // compute + imbalance + exposed_communication + bubble + launch + tail == Totals::step.
+  // compute + contention + imbalance + exposed_communication + bubble + launch + tail == Totals::step.
 
-  Time slowdown;         // part of `compute` that is due to communication and host copies beside it
   Time communication;    // at least one transfer of this rank in flight
   Time end;              // end of the rank's last op
   std::int64_t ops = 0;  // launched

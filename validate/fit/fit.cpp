@@ -8,6 +8,7 @@
 
 #include "sim/core/invariant.h"
 #include "validate/fit/least_squares.h"
+#include "validate/fit/residuals.h"
 
 namespace longhaul {
 namespace {
@@ -45,28 +46,20 @@ constexpr double kPeak = 989.4e12;
 constexpr double kMemory = 4.8e12;
 constexpr double kHostLink = 63e9;
 constexpr int kMultiprocessors = 132;
-// A collective reads what it sends, writes what it receives and reads that once more to forward it.
-constexpr double kCollectiveTraffic = 3 * 450e9;
 
-// Ends that bound 90 % of the residuals. Of n values the r-th smallest bounds r / (n + 1) of further ones, so few
-// values give their extremes.
-ResidualBand band_of(const std::vector<double>& measured, const std::vector<double>& predicted) {
-  ResidualBand band;
-  std::vector<double> residuals;
-  std::vector<double> errors;
-  for (std::size_t i = 0; i < measured.size(); ++i) {
-    residuals.push_back(measured[i] / predicted[i] - 1);
-    errors.push_back(std::abs(predicted[i] / measured[i] - 1));
-  }
-  std::sort(residuals.begin(), residuals.end());
-  const auto count = static_cast<std::int64_t>(residuals.size());
-  const std::int64_t rank = std::max<std::int64_t>((count + 1) / 20, 1);  // floor of 5 % of n + 1
-  band.rows = count;
-  band.low = std::min(residuals[static_cast<std::size_t>(rank - 1)], 0.0);
-  band.high = std::max(residuals[static_cast<std::size_t>(count - rank)], 0.0);
-  band.median = quantile(errors, 0.5);
-  band.p90 = quantile(errors, 0.9);
-  return band;
+// Until transfers beside kernels have been measured: a channel is one block that fills its multiprocessor, and a byte
+// is read where it is sent and written where it is received.
+OverlapConstants overlap_prior() {
+  OverlapConstants prior;
+  prior.gemm.multiprocessors_per_channel = 1;
+  prior.attention.multiprocessors_per_channel = 1;
+  prior.memory_bytes_per_transferred_byte = 1;
+  return prior;
+}
+
+OverlapDevice overlap_device(const Calibration& calibration) {
+  const double per_byte = calibration.kernel(KernelKind::kCopyDeviceToDevice).constants[1];
+  return {kMultiprocessors, BytesPerSecond{1 / per_byte}, BytesPerSecond{kHostLink}};
 }
 
 // A ragged backward takes at least as long a call as a ragged forward. All its rows are long, so a fit alone finds no
@@ -135,18 +128,9 @@ void split_call_times(Fit& fit) {
 
 }  // namespace
 
-double quantile(std::vector<double> values, double q) {
-  LH_ASSERT(!values.empty() && q >= 0 && q <= 1, "quantile {} of {} values", q, values.size());
-  std::sort(values.begin(), values.end());
-  const double position = q * static_cast<double>(values.size() - 1);
-  const auto below = static_cast<std::size_t>(position);
-  const std::size_t above = std::min(below + 1, values.size() - 1);
-  return values[below] + (position - static_cast<double>(below)) * (values[above] - values[below]);
-}
-
 Expected<Fit> fit_h200(const std::string& directory) {
   Expected<std::vector<MeasuredCall>> rows = read_measured_calls(directory, kMultiprocessors);
-  Expected<OverlapFactors> overlap = read_overlap_factors(directory, kCollectiveTraffic);
+  Expected<std::vector<OverlapRow>> overlap = read_overlap_rows(directory);
   Errors errors;
   if (!rows) errors.insert(errors.end(), rows.error().begin(), rows.error().end());
   if (!overlap) errors.insert(errors.end(), overlap.error().begin(), overlap.error().end());
@@ -167,8 +151,10 @@ Expected<Fit> fit_h200(const std::string& directory) {
   calibration.memory_bytes_per_second = kMemory;
   calibration.host_link_bytes_per_second = kHostLink;
   calibration.multiprocessors = kMultiprocessors;
-  calibration.overlap = *overlap;
   for (int i = 0; i < kKernelKindCount; ++i) fit_kind(static_cast<KernelKind>(i), fit);
+  fit.overlap = fit_overlap(std::move(*overlap), overlap_device(calibration), overlap_prior());
+  calibration.overlap = fit.overlap.constants;
+  calibration.overlap_residuals = fit.overlap.residuals;
   split_call_times(fit);
   return fit;
 }
@@ -201,7 +187,7 @@ std::string report(const Fit& fit) {
     }
     out += "\n";
   }
-  return out;
+  return out + report(fit.overlap);
 }
 
 }  // namespace longhaul

@@ -7,6 +7,7 @@
 #include "sim/core/error.h"
 #include "sim/cost/calibration.h"
 #include "validate/fit/h200_tables.h"
+#include "validate/fit/overlap.h"
 
 namespace longhaul {
 
@@ -15,14 +16,14 @@ struct Fit {
   std::vector<MeasuredCall> rows;
   std::vector<double> fitted;    // seconds, by the constants in `calibration`; one a row
   std::vector<double> left_out;  // seconds, by a fit without that row
+  OverlapFit overlap;
   std::vector<std::string> data_files;
 };
 
 // `directory` holds the tables (validate/data/h200).
 Expected<Fit> fit_h200(const std::string& directory);
-// Median, 90th percentile and largest leave-one-out error of each group, for calls of at least 0.05 ms and for all.
+// Median, 90th percentile and largest leave-one-out error of each group, for calls of at least 0.05 ms and for all;
+// errors of overlap by constant.
 std::string report(const Fit& fit);
-// The q quantile (0..1), linear between order statistics. `values` is not empty.
-double quantile(std::vector<double> values, double q);
 
 }  // namespace longhaul

@@ -110,40 +110,4 @@ Expected<std::vector<MeasuredCall>> read_measured_calls(const std::string& direc
   return out;
 }
 
-// Compute beside a collective: mean slow-down of the compute kernels beside the two stand-ins (copy within the device,
-// element-wise add). A stand-in asks for the whole memory bandwidth and so halves itself; that factor holds for
-// memory-bound kernels. A collective asks for less: it is slowed only if its memory traffic at full link rate is more
-// than what the stand-in still got beside compute.
-Expected<OverlapFactors> read_overlap_factors(const std::string& directory, double collective_bytes_per_second) {
-  const Expected<Table> table =
-      Table::read(directory + "/overlap.csv",
-                  {"beside", "alone_ms", "together_ms", "copy_alone_ms_per_GiB", "copy_together_ms_per_GiB"});
-  if (!table) return tl::unexpected(table.error());
-  constexpr double kGiB = 1024.0 * 1024 * 1024;
-  double compute[2] = {0, 0};  // [0] beside memory kernels, [1] beside host copies
-  double other[2] = {0, 0};
-  int rows[2] = {0, 0};
-  double least_rate = 1e300;  // memory traffic that a device copy still gets beside compute
-  for (std::size_t i = 0; i < table->size(); ++i) {
-    const std::string& beside = table->text(i, "beside");
-    const int host = beside == "h2d" || beside == "d2h" ? 1 : 0;
-    const double together = table->number(i, "copy_together_ms_per_GiB");
-    compute[host] += table->number(i, "together_ms") / table->number(i, "alone_ms");
-    other[host] += together / table->number(i, "copy_alone_ms_per_GiB");
-    rows[host] += 1;
-    if (beside == "d2d_copy") least_rate = std::min(least_rate, 2 * kGiB / (together * kMilli));
-  }
-  if (rows[0] == 0 || rows[1] == 0) {
-    return tl::unexpected(Errors{{directory + "/overlap.csv", "", "lacks a row beside a host copy or a memory kernel",
-                                  "beside = d2d_copy, elementwise_add, h2d, d2h", ""}});
-  }
-  OverlapFactors out;
-  out.compute_beside_communication = std::max(1.0, compute[0] / rows[0]);
-  out.memory_kernel_beside_compute = std::max(1.0, other[0] / rows[0]);
-  out.communication_beside_compute = std::max(1.0, collective_bytes_per_second / least_rate);
-  out.compute_beside_host_copy = std::max(1.0, compute[1] / rows[1]);
-  out.host_copy_beside_compute = std::max(1.0, other[1] / rows[1]);
-  return out;
-}
-
 }  // namespace longhaul

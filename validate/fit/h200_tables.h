@@ -19,7 +19,5 @@ struct MeasuredCall {
 // are the truth, not those of FlashAttention-2: cuDNN is what the packed table was measured with, what `kernels/`
 // wraps, and on this device twice as fast.
 Expected<std::vector<MeasuredCall>> read_measured_calls(const std::string& directory, int multiprocessors);
-// From overlap.csv; `collective_bytes_per_second` is the device memory traffic of a collective at full link rate.
-Expected<OverlapFactors> read_overlap_factors(const std::string& directory, double collective_bytes_per_second);
 
 }  // namespace longhaul

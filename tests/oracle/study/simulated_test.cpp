@@ -65,7 +65,7 @@ void expect_equal(const RankTotals& a, const RankTotals& b) {
   EXPECT_EQ(a.bubble, b.bubble);
   EXPECT_EQ(a.launch, b.launch);
   EXPECT_EQ(a.tail, b.tail);
-  EXPECT_EQ(a.slowdown, b.slowdown);
+  EXPECT_EQ(a.contention, b.contention);
   EXPECT_EQ(a.communication, b.communication);
   EXPECT_EQ(a.end, b.end);
   EXPECT_EQ(a.ops, b.ops);
@@ -140,7 +140,7 @@ TEST(SimulatedOracle, BytesTimeAndMemoryAddUp) {
       const RankTotals& of_rank = totals.ranks[static_cast<std::size_t>(rank)];
       sent += of_rank.sent_intra_node + of_rank.sent_inter_node;
       received += of_rank.received;
-      EXPECT_EQ(of_rank.busy() + of_rank.idle(), totals.step);
+      EXPECT_EQ(of_rank.busy() + of_rank.contention + of_rank.idle(), totals.step);
       EXPECT_EQ(memory.first.at(rank), of_rank.resident_bytes);
       EXPECT_EQ(memory.last.at(rank), of_rank.resident_bytes);
       EXPECT_EQ(memory.most.at(rank), of_rank.peak_bytes);

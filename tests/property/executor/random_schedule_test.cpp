@@ -200,12 +200,62 @@ RC_GTEST_PROP(Executor, ScalingAllDurationsScalesTheStep, ()) {
   }
 }
 
+void slow_everything(FixedDurations& durations) {
+  durations.beside_communication = 1.375;
+  durations.beside_host_copy = 1.5;
+  durations.beside_kernel = 1.625;
+  durations.transfers = {1.25, 1.125, 1.75, 1};
+}
+
+// Nothing is faster than alone and starts are maxima of ends, so nothing starts or ends earlier.
+RC_GTEST_PROP(Executor, SlowdownMakesNothingEarlier, ()) {
+  const Case c = random_case();
+  const Schedule schedule = make(c);
+  FixedDurations durations = durations_of(c);
+  slow_everything(durations);
+  const auto alone = longest_paths(c);
+  const Outcome outcome = simulate_case(schedule, durations);
+  RC_ASSERT(outcome.timeline.ops.size() == alone.size());
+  for (const OpRecord& record : outcome.timeline.ops) {
+    const auto& [start, end] = alone.at({record.rank, static_cast<std::size_t>(std::stoi(std::string(record.label)))});
+    RC_ASSERT(record.start.ps() >= start);
+    RC_ASSERT(record.end.ps() >= end);
+    RC_ASSERT((record.end - record.start).ps() >= end - start);
+  }
+  for (const RankTotals& rank : outcome.totals.ranks) {
+    RC_ASSERT(rank.contention >= Time::zero());
+    RC_ASSERT(rank.busy() + rank.contention + rank.idle() == outcome.totals.step);
+  }
+}
+
+// A transfer takes between its time alone and the largest factor of a kernel that runs beside it on any of its ranks.
+RC_GTEST_PROP(Executor, TransfersSlowDownBesideKernelsOnly, ()) {
+  const Case c = random_case();
+  const Schedule schedule = make(c);
+  FixedDurations durations = durations_of(c);
+  durations.transfers = {1, 1, 1.5, 1};
+  const Outcome outcome = simulate_case(schedule, durations);
+  for (const OpRecord& record : outcome.timeline.ops) {
+    if (record.kind != OpKind::kCollective) continue;
+    const Action& action = c.actions[static_cast<std::size_t>(std::stoi(std::string(record.label)))];
+    const auto& members = c.groups[static_cast<std::size_t>(action.group)].second;
+    const bool beside = std::any_of(outcome.timeline.ops.begin(), outcome.timeline.ops.end(), [&](const OpRecord& o) {
+      return o.kind != OpKind::kCollective && o.stream != kCopyInStream && o.stream != kCopyOutStream &&
+             std::find(members.begin(), members.end(), o.rank) != members.end() && o.start < record.end &&
+             record.start < o.end;
+    });
+    const std::int64_t alone = 2 * action.size;
+    const std::int64_t taken = (record.end - record.start).ps();
+    RC_ASSERT(taken >= alone);
+    RC_ASSERT(2 * taken <= (beside ? 3 * alone + 2 : 2 * alone));
+  }
+}
+
 RC_GTEST_PROP(Executor, TwoRunsAreEqual, ()) {
   const Case c = random_case();
   const Schedule schedule = make(c);
   FixedDurations durations = durations_of(c);
-  durations.beside_communication = 1.375;
-  durations.beside_host_copy = 1.5;
+  slow_everything(durations);
   RC_ASSERT(fingerprint(simulate_case(schedule, durations).timeline.ops) ==
             fingerprint(simulate_case(schedule, durations).timeline.ops));
 }
@@ -231,7 +281,7 @@ RC_GTEST_PROP(Executor, FoldedEqualsUnfolded, ()) {
     }
   }
   FixedDurations durations = durations_of(c);
-  durations.beside_communication = 1.375;
+  slow_everything(durations);
   SimulationOptions unfolded;
   unfolded.unfolded = true;
   const Outcome one = simulate_case(schedule, durations);
@@ -243,7 +293,7 @@ RC_GTEST_PROP(Executor, FoldedEqualsUnfolded, ()) {
     const RankTotals& b = all.totals.ranks[rank];
     RC_ASSERT(a.compute == b.compute && a.kernel_kind == b.kernel_kind);
     RC_ASSERT(a.imbalance == b.imbalance && a.exposed_communication == b.exposed_communication && a.launch == b.launch);
-    RC_ASSERT(a.slowdown == b.slowdown && a.communication == b.communication && a.end == b.end && a.tail == b.tail);
+    RC_ASSERT(a.contention == b.contention && a.communication == b.communication && a.end == b.end && a.tail == b.tail);
     RC_ASSERT(a.sent_intra_node == b.sent_intra_node && a.received == b.received && a.peak_bytes == b.peak_bytes);
   }
 }

@@ -49,16 +49,19 @@ RankTotals rank_of() {
 }
 
 TEST(Breakdown, PartsGoWhereTheTermsSay) {
-  const TimeSplit split = split_time(rank_of());
+  RankTotals rank = rank_of();
+  rank.contention = ms(9);
+  const TimeSplit split = split_time(rank);
   EXPECT_EQ(split[TimePart::kCompute], ms(17));
   EXPECT_EQ(split[TimePart::kRecompute], ms(5));
   EXPECT_EQ(split[TimePart::kOptimizer], ms(2));
+  EXPECT_EQ(split[TimePart::kContention], ms(9));
   EXPECT_EQ(split[TimePart::kExposedCommunication], ms(6));
   EXPECT_EQ(split[TimePart::kBubble], ms(7));
   EXPECT_EQ(split[TimePart::kImbalance], ms(1));
   EXPECT_EQ(split[TimePart::kLaunch], ms(8));
   EXPECT_EQ(split[TimePart::kTail], Time::zero());
-  EXPECT_EQ(split.sum(), ms(46));
+  EXPECT_EQ(split.sum(), ms(55));
   const ComputeSplit compute = split_compute(rank_of());
   EXPECT_EQ(compute.gemm, ms(10));
   EXPECT_EQ(compute.attention, ms(4));
@@ -81,6 +84,8 @@ TEST(Breakdown, TheLargestCandidateBounds) {
   // Element-wise 3 ms and optimizer 2 ms count together: 13 + 3 = 16.
   rank.compute[static_cast<std::size_t>(Pass::kOptimizer)][static_cast<std::size_t>(OpKind::kOptimizer)] = ms(13);
   EXPECT_EQ(bound_by(rank, false), "memory traffic");
+  rank.contention = ms(17);
+  EXPECT_EQ(bound_by(rank, false), "contention");
 }
 
 std::vector<std::int64_t> bytes_on(const Cluster& cluster, std::initializer_list<std::pair<const char*, int>> loads) {
@@ -131,6 +136,17 @@ TEST(Breakdown, EndsCombineKindsInQuadrature) {
   const Ends ends = step_ends(ms(46), rank, kernels);
   EXPECT_NEAR(ends.low.ms(), 46 - std::sqrt(low * low + 1.5 * 1.5), 1e-6);
   EXPECT_NEAR(ends.high.ms(), 46 + std::sqrt(high * high + 1.5 * 1.5), 1e-6);
+}
+
+// Contention errs by the residuals of overlap, beside 1.5 ms of communication, and widens nothing else.
+TEST(Breakdown, ContentionHasAnErrorOfItsOwn) {
+  const KernelModel kernels = kernels_of(cluster_of(16));
+  RankTotals rank = rank_of();
+  rank.contention = ms(4);
+  const Ends ends = step_ends(ms(50), rank, kernels);
+  ASSERT_GT(kernels.overlap_residual_high(), 0);
+  EXPECT_NEAR(ends.low.ms(), 50 - std::hypot(4 * kernels.overlap_residual_low(), 1.5), 1e-6);
+  EXPECT_NEAR(ends.high.ms(), 50 + std::hypot(4 * kernels.overlap_residual_high(), 1.5), 1e-6);
 }
 
 // The same step on a device that was not measured has the wider interval: 32 ms of GEMM and its waits err by at least

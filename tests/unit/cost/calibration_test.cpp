@@ -45,6 +45,9 @@ TEST(Calibration, ReadsBackWhatItWrote) {
   EXPECT_EQ(write_calibration(*read, {"table.csv"}), text);
   EXPECT_EQ(read->kernel(KernelKind::kGemm).constants, sample.kernel(KernelKind::kGemm).constants);
   EXPECT_EQ(read->kernel(KernelKind::kGemm).highest, (SizeKey{8192, 8192, 8192}));
+  EXPECT_EQ(read->overlap.gemm.multiprocessors_per_channel, 0.5);
+  EXPECT_EQ(read->overlap.transfer_beside_memory_kernel, 1.5);
+  EXPECT_EQ(read->overlap_residuals.low, -0.375);
 }
 
 TEST(Calibration, SchemaAcceptsTheSampleAndTheShippedFile) {
@@ -85,14 +88,36 @@ TEST(Calibration, MissingKeysAreAllNamed) {
 TEST(Calibration, WrongTypesAndRangesAreNamed) {
   nlohmann::json json = sample_json();
   json["launch_seconds"] = "fast";
-  json["overlap"]["compute_beside_communication"] = 0.5;
+  json["overlap"]["transfer"]["beside_gemm"] = 0.5;
+  json["overlap"]["gemm"]["multiprocessors_per_channel"] = -1;
   json["device"]["multiprocessors"] = 1.5;
   const std::vector<std::string> errors = errors_of(json);
-  ASSERT_EQ(errors.size(), 3U);
+  ASSERT_EQ(errors.size(), 4U);
   EXPECT_NE(errors[0].find("/device/multiprocessors"), std::string::npos);
   EXPECT_NE(errors[1].find("/launch_seconds"), std::string::npos);
   EXPECT_NE(errors[1].find("\"fast\""), std::string::npos);
-  EXPECT_NE(errors[2].find("/overlap/compute_beside_communication"), std::string::npos);
+  EXPECT_EQ(errors[2], "c.json: /overlap/gemm/multiprocessors_per_channel: is -1; expected a number from 0 to 10");
+  EXPECT_EQ(errors[3], "c.json: /overlap/transfer/beside_gemm: is 0.5; expected a number from 1 to 100");
+}
+
+TEST(Calibration, EveryFaultOfTheOverlapPartIsNamed) {
+  nlohmann::json json = sample_json();
+  json["overlap"].erase("host_copy");
+  json["overlap"]["attention"].erase("beside_memory_kernel");
+  json["overlap"]["transfer"]["beside_gem"] = 1;
+  json["overlap"]["residuals"]["rows"] = 0;
+  json["overlap"]["compute"] = 1.2;
+  EXPECT_EQ(errors_of(json),
+            (std::vector<std::string>{
+                "c.json: /overlap/attention/beside_memory_kernel: is missing; expected a number from 1 to 100",
+                "c.json: /overlap/compute: is 1.2; expected an object",
+                "c.json: /overlap/host_copy: is missing; expected an object of slow-down constants",
+                "c.json: /overlap/transfer/beside_gem: unknown key; did you mean \"beside_gemm\"?",
+                "c.json: /overlap/residuals/rows: is 0; expected an integer from 1 to 1000000"}));
+  json = sample_json();
+  json.erase("overlap");
+  EXPECT_EQ(errors_of(json),
+            std::vector<std::string>{"c.json: /overlap: is missing; expected an object of slow-down constants"});
 }
 
 TEST(Calibration, UnknownKeyNamesTheNearest) {

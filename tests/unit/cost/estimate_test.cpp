@@ -72,7 +72,7 @@ TEST(KernelModel, UnmeasuredDeviceScalesByItsDatasheet) {
   expect_close(model.copy(CopyKind::kHostToDevice, Bytes{1 << 30}).seconds, 8e-6 + 2 * 1073741824.0 * 2e-11);
   EXPECT_EQ(model.description(),
             "kernels: other was not measured; times of sample (2020-01-02) scaled by peak, bandwidth and "
-            "multiprocessors of the data sheet");
+            "multiprocessors of the data sheet, slow-down beside communication as measured there");
 }
 
 // What a step's interval is made of agrees with what a large call's estimate says, measured or not: three times the
@@ -116,11 +116,14 @@ TEST(KernelModel, SpanAndSumsAgree) {
 TEST(KernelModel, HandsOutTheFactorsOfTheCalibration) {
   const KernelModel model = sample_model(sample_device("sample"));
   EXPECT_EQ(model.launch_seconds(), 5e-6);
-  EXPECT_EQ(model.compute_slowdown_beside_communication(), 1.25);
-  EXPECT_EQ(model.communication_slowdown_beside_compute(), 1.5);
-  EXPECT_EQ(model.memory_kernel_slowdown_beside_compute(), 2);
-  EXPECT_EQ(model.compute_slowdown_beside_host_copy(), 1.125);
-  EXPECT_EQ(model.host_copy_slowdown_beside_compute(), 1);
+  EXPECT_EQ(model.overlap().transfer(OverlapClass::kMemory), 1.5);
+  EXPECT_EQ(model.with_overlap_scale(0.5).overlap().transfer(OverlapClass::kMemory), 1.25);
+  EXPECT_EQ(model.with_overlap_scale(0).overlap().transfer(OverlapClass::kMemory), 1);
+  EXPECT_EQ(model.overlap_residual_low(), -0.375);
+  EXPECT_EQ(model.overlap_residual_high(), 0.5);
+  const KernelModel other = sample_model(sample_device("other"));
+  EXPECT_EQ(other.overlap_residual_low(), -1) << "three times, but nothing is sped up";
+  EXPECT_EQ(other.overlap_residual_high(), 1.5);
   EXPECT_EQ(model.residual_low(KernelKind::kGemm), -0.125);
   EXPECT_EQ(model.residual_high(KernelKind::kGemm), 0.25);
   EXPECT_EQ(model.calibration_name(), "sample");

@@ -29,7 +29,15 @@ inline Calibration sample_calibration() {
   out.host_link_bytes_per_second = 50e9;
   out.multiprocessors = 100;
   out.launch_seconds = 5e-6;
-  out.overlap = {1.25, 1.5, 2, 1.125, 1};
+  out.overlap.gemm = {1.25, 0.5};
+  out.overlap.attention = {1.125, 1};
+  out.overlap.compute_beside_host_copy = 1.125;
+  out.overlap.memory_kernel_beside_compute = 2;
+  out.overlap.memory_bytes_per_transferred_byte = 2;
+  out.overlap.transfer_beside_gemm = 1.25;
+  out.overlap.transfer_beside_attention = 1.125;
+  out.overlap.transfer_beside_memory_kernel = 1.5;
+  out.overlap_residuals = {12, -0.375, 0.5, 0.1, 0.4};
   for (KernelCalibration& kernel : out.kernels) {
     kernel.timed_alone_seconds = 8e-6;
     kernel.small_call_seconds = 5e-5;

@@ -112,7 +112,8 @@ TEST(Engine, KernelRunsSlowerBesideATransfer) {
   EXPECT_EQ(ps(result.op("r").end), 90);
   EXPECT_EQ(ps(result.op("x").end), 130);
   EXPECT_EQ(ps(result.op("y").end), 180);
-  EXPECT_EQ(ps(result.rank(0).slowdown), 30);
+  EXPECT_EQ(ps(result.rank(0).busy()), 150);  // alone
+  EXPECT_EQ(ps(result.rank(0).contention), 30);
   EXPECT_EQ(ps(result.rank(0).communication), 60);
   EXPECT_EQ(ps(result.rank(0).exposed_communication), 0);
 }

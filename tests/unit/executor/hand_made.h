@@ -5,10 +5,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <queue>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,23 +23,36 @@ class FixedDurations : public OpDurations {
   using Rule = std::function<std::int64_t(const OpInstance&)>;
   Rule rule = [](const OpInstance&) { return 1; };
   std::int64_t launch_ps = 0;
-  double beside_communication = 1;
+  double beside_communication = 1;  // of kernels; of several the largest counts
   double beside_host_copy = 1;
+  double beside_kernel = 1;                                      // of kernels of other streams
+  std::array<double, kOverlapClassCount> transfers{1, 1, 1, 1};  // of a transfer beside a kernel of each class
 
   OpDuration duration(const Schedule&, const OpInstance& at) const override {
-    return {Time::from_ps(rule(at)), at.op->kind == OpKind::kGemm ? KernelKind::kGemm : KernelKind::kElementwise};
+    const bool host = at.op->stream == kCopyInStream || at.op->stream == kCopyOutStream;
+    return {Time::from_ps(rule(at)), host                               ? KernelKind::kCopyHostToDevice
+                                     : at.op->label.starts_with("gemm") ? KernelKind::kGemm
+                                                                        : KernelKind::kElementwise};
   }
   Time launch() const override { return Time::from_ps(launch_ps); }
-  double slowdown_beside_communication() const override { return beside_communication; }
-  double slowdown_beside_host_copy() const override { return beside_host_copy; }
+  double kernel_slowdown(OverlapClass kernel, const Beside& beside) const override {
+    if (kernel == OverlapClass::kHostCopy) return 1;
+    double slowdown = 1;
+    if (beside.channels > 0) slowdown = std::max(slowdown, beside_communication);
+    if (beside.host_copies > 0) slowdown = std::max(slowdown, beside_host_copy);
+    if (beside.gemms + beside.attentions + beside.memory_kernels > 0) slowdown = std::max(slowdown, beside_kernel);
+    return slowdown;
+  }
+  double transfer_slowdown(OverlapClass beside) const override { return transfers[static_cast<std::size_t>(beside)]; }
 };
 
-// Transfers that do not disturb each other: `rule` gives the time of a call.
+// Transfers that do not disturb each other: `rule` gives the time of a call, all of it bytes.
 class FixedNetwork : public CollectiveNetwork {
  public:
   using Rule = std::function<std::int64_t(const CollectiveCall&)>;
   Rule rule = [](const CollectiveCall& call) { return call.buffer_bytes; };
   std::int64_t prepared = 0;
+  std::int64_t slowed = 0;  // changes of a transfer's factor
 
   TransferId prepare(const CollectiveCall& call) override {
     ++prepared;
@@ -65,15 +78,34 @@ class FixedNetwork : public CollectiveNetwork {
   std::span<const MemberBytes> traffic(TransferId transfer) const override {
     return entries_[static_cast<std::size_t>(transfer)].traffic;
   }
-  void start(Time now, TransferId transfer, std::uint32_t tag) override {
-    queue_.push({{now + entries_[static_cast<std::size_t>(transfer)].time, sequence_++}, tag});
+  TransferUse use(TransferId transfer) const override {
+    return {1, entries_[static_cast<std::size_t>(transfer)].time.seconds()};
   }
-  Time next() const override { return queue_.empty() ? Time::max() : queue_.top().first.first; }
-  void advance(Time to, std::vector<std::uint32_t>& finished) override {
-    while (!queue_.empty() && queue_.top().first.first == to) {
-      finished.push_back(queue_.top().second);
-      queue_.pop();
+  void start(Time now, TransferId transfer, std::uint32_t tag) override {
+    const Time time = entries_[static_cast<std::size_t>(transfer)].time;
+    flights_.push_back({tag, static_cast<double>(time.ps()), 1, now, now + time});
+  }
+  void slow(Time now, std::span<const TaggedSlowdown> transfers) override {
+    for (const TaggedSlowdown& change : transfers) {
+      ++slowed;
+      const auto flight =
+          std::find_if(flights_.begin(), flights_.end(), [&](const Flight& f) { return f.tag == change.tag; });
+      flight->left -= static_cast<double>((now - flight->since).ps()) / flight->factor;
+      flight->factor = change.factor;
+      flight->since = now;
+      flight->end = now + Time::from_ps(static_cast<std::int64_t>(flight->left * change.factor + 0.5));
     }
+  }
+  Time next() const override {
+    Time next = Time::max();
+    for (const Flight& flight : flights_) next = std::min(next, flight.end);
+    return next;
+  }
+  void advance(Time to, std::vector<std::uint32_t>& finished) override {
+    for (const Flight& flight : flights_) {
+      if (flight.end == to) finished.push_back(flight.tag);
+    }
+    std::erase_if(flights_, [to](const Flight& flight) { return flight.end == to; });
   }
   std::vector<std::int64_t> link_bytes() const override { return {}; }
   std::vector<double> link_peak_utilisation() const override { return {}; }
@@ -83,10 +115,15 @@ class FixedNetwork : public CollectiveNetwork {
     Time time;
     std::vector<MemberBytes> traffic;
   };
-  using Pending = std::pair<std::pair<Time, std::int64_t>, std::uint32_t>;
+  struct Flight {
+    std::uint32_t tag = 0;
+    double left = 0;  // ps at full rate, at `since`
+    double factor = 1;
+    Time since;
+    Time end;
+  };
   std::vector<Entry> entries_;
-  std::priority_queue<Pending, std::vector<Pending>, std::greater<>> queue_;
-  std::int64_t sequence_ = 0;
+  std::vector<Flight> flights_;  // in the order of their starts
 };
 
 inline constexpr TensorKindId kOutKind = 0;     // resident, one element

@@ -135,7 +135,7 @@ TEST(ResultsTable, CsvHasOneLineARowAndExactNumbers) {
   const std::string csv = results_csv(small_results());
   EXPECT_EQ(count(csv, "\r\n"), 5u);
   EXPECT_EQ(csv.find("case,label,strategy,layout,state,step_time_ms,step_time_low_ms,step_time_high_ms,"), 0u);
-  EXPECT_NE(csv.find(",flashcp,flashcp,\"cp 8, dp 2\",runs,0.64,0.6,0.68,5294.25,0.298,1.25,1.5,0.48,,,,0.0,0.16,,,"),
+  EXPECT_NE(csv.find(",flashcp,flashcp,\"cp 8, dp 2\",runs,0.64,0.6,0.68,5294.25,0.298,1.25,1.5,0.48,,,,,0.0,0.16,,,"),
             std::string::npos)
       << csv;
   EXPECT_NE(csv.find(",csbp,csbp,,not_applicable,"), std::string::npos);

@@ -53,6 +53,7 @@ TEST(StudySchema, PropertiesAreTheReadersKeys) {
   EXPECT_EQ(properties(parts.at("case")), case_keys());
   EXPECT_EQ(properties(parts.at("training")), training_keys());
   EXPECT_EQ(properties(parts.at("objective")), objective_keys());
+  EXPECT_EQ(properties(parts.at("overlap")), overlap_keys());
   EXPECT_EQ(properties(parts.at("documents")), documents_keys());
   EXPECT_EQ(properties(parts.at("layout").at("oneOf").at(1)), layout_keys());
   EXPECT_EQ(properties(parts.at("strategy").at("oneOf").at(1)), strategy_keys());
@@ -76,6 +77,11 @@ TEST(StudySchema, RefusesWhatTheReaderRefuses) {
       {"/documents", {{"lengths", "wlb"}, {"sequences", 4}}},
       {"/documents/sed", 1},
       {"/documents/lengths", {{"quantiles", 3}}},
+      {"/overlap", "none"},
+      {"/overlap", {{"slowdown", "off"}}},
+      {"/overlap", {{"slowdown", "none"}, {"scale", 2}}},
+      {"/overlap", {{"scale", -1}}},
+      {"/overlap/factor", 2},
       {"/training/zero_stage", 2},
       {"/training/passes", {"backward"}},
       {"/training/zero", 3},

@@ -118,6 +118,19 @@ TEST(StudyErrors, Objective) {
               ElementsAre("study.json: /objective: is \"causal-lm\"; expected an object"));
 }
 
+TEST(StudyErrors, Overlap) {
+  EXPECT_THAT(faults(with(example(), "/overlap", {{"slowdown", "non"}, {"scale", -1}, {"factor", 2}})),
+              ElementsAre("study.json: /overlap/slowdown: is \"non\"; expected one of calibrated, none; did you mean "
+                          "\"none\"?",
+                          "study.json: /overlap/scale: is -1; expected a number from 0 to 100",
+                          HasSubstr("study.json: /overlap/factor: unknown key")));
+  EXPECT_THAT(faults(with(example(), "/overlap", {{"slowdown", "none"}, {"scale", 1}})),
+              ElementsAre("study.json: /overlap/scale: is given without a slowdown; expected nothing; it scales the "
+                          "calibrated slowdown"));
+  EXPECT_THAT(faults(with(example(), "/overlap", "none")),
+              ElementsAre("study.json: /overlap: is \"none\"; expected an object"));
+}
+
 TEST(StudyErrors, Training) {
   const auto training = [](const char* key, const Json& value) {
     return faults(with(example(), std::string("/training/") + key, value));

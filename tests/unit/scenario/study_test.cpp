@@ -58,6 +58,17 @@ TEST(Study, DefaultsAreFilledIn) {
             R"({"name":"flashcp","label":"flashcp","layout":{},"imbalance_limit":1.05})");
 }
 
+TEST(Study, OverlapIsCalibratedUnlessTheStudySaysOtherwise) {
+  const Study plain = read(example());
+  EXPECT_EQ(plain.cases.at(0).overlap.added(), 1);
+  EXPECT_EQ(plain.resolved["overlap"].dump(), R"({"slowdown":"calibrated","scale":1.0})");
+  const Study none = read(with(example(), "/overlap", {{"slowdown", "none"}}));
+  EXPECT_EQ(none.cases.at(0).overlap.added(), 0);
+  EXPECT_EQ(none.resolved["overlap"].dump(), R"({"slowdown":"none"})");
+  EXPECT_EQ(read(none.resolved).resolved.dump(), none.resolved.dump());
+  EXPECT_EQ(read(with(example(), "/overlap", {{"scale", 2.5}})).cases.at(0).overlap.added(), 2.5);
+}
+
 TEST(Study, EveryTrainingOption) {
   Json study = with(example(), "/training",
                     {{"zero_stage", 0}, {"recompute", "none"}, {"scope", "attention"}, {"passes", {"forward"}}});

@@ -1,0 +1,98 @@
+#include "sim/cost/overlap.h"
+
+#include <algorithm>
+
+#include "sim/core/invariant.h"
+#include "sim/cost/estimate.h"
+
+namespace longhaul {
+namespace {
+
+// Of a resource that a kernel needs, others never take more than this: the fair share of two.
+constexpr double kMostTaken = 0.5;
+
+// Time over time alone of what keeps 1 - `taken` of its resource, less 1.
+double added_without(double taken) {
+  const double part = std::min(taken, kMostTaken);
+  return part / (1 - part);
+}
+
+}  // namespace
+
+OverlapClass overlap_class(KernelKind kernel) {
+  switch (kernel) {
+    case KernelKind::kGemm:
+      return OverlapClass::kGemm;
+    case KernelKind::kAttentionForwardDense:
+    case KernelKind::kAttentionBackwardDense:
+    case KernelKind::kAttentionForwardRagged:
+    case KernelKind::kAttentionBackwardRagged:
+      return OverlapClass::kAttention;
+    case KernelKind::kElementwise:
+    case KernelKind::kCopyDeviceToDevice:
+      return OverlapClass::kMemory;
+    case KernelKind::kCopyHostToDevice:
+    case KernelKind::kCopyDeviceToHost:
+      return OverlapClass::kHostCopy;
+  }
+  LH_ASSERT(false, "unknown kernel kind");
+}
+
+OverlapModel::OverlapModel(const OverlapConstants& constants, int multiprocessors, BytesPerSecond memory_bandwidth,
+                           BytesPerSecond host_link, double scale)
+    : constants_(constants),
+      multiprocessors_(multiprocessors),
+      memory_bytes_per_second_(memory_bandwidth.value),
+      host_link_bytes_per_second_(host_link.value),
+      scale_(scale) {
+  LH_ASSERT(multiprocessors > 0 && memory_bandwidth.value > 0 && host_link.value >= 0 && scale >= 0,
+            "{} multiprocessors, {} and {} bytes a second, scale {}", multiprocessors, memory_bandwidth.value,
+            host_link.value, scale);
+}
+
+double OverlapModel::added_to_compute(const OverlapConstants::Compute& constants, const Beside& beside) const {
+  double added = beside.gemms + beside.attentions;
+  added += beside.memory_kernels * (constants.beside_memory_kernel - 1);
+  if (beside.host_copies > 0) added += constants_.compute_beside_host_copy - 1;
+  return added + added_without(constants.multiprocessors_per_channel * beside.channels / multiprocessors_);
+}
+
+double OverlapModel::added_to_memory_kernel(const Beside& beside) const {
+  const double added =
+      beside.memory_kernels + (beside.gemms + beside.attentions) * (constants_.memory_kernel_beside_compute - 1);
+  const double moved = beside.transferred_bytes_per_second * constants_.memory_bytes_per_transferred_byte +
+                       beside.host_copies * host_link_bytes_per_second_;
+  return added + added_without(moved / memory_bytes_per_second_);
+}
+
+double OverlapModel::kernel(OverlapClass kernel, const Beside& beside) const {
+  switch (kernel) {
+    case OverlapClass::kGemm:
+      return 1 + scale_ * added_to_compute(constants_.gemm, beside);
+    case OverlapClass::kAttention:
+      return 1 + scale_ * added_to_compute(constants_.attention, beside);
+    case OverlapClass::kMemory:
+      return 1 + scale_ * added_to_memory_kernel(beside);
+    case OverlapClass::kHostCopy: {
+      const bool kernels = beside.gemms + beside.attentions + beside.memory_kernels > 0;
+      return kernels ? 1 + scale_ * (constants_.host_copy_beside_compute - 1) : 1;
+    }
+  }
+  LH_ASSERT(false, "unknown class of kernels");
+}
+
+double OverlapModel::transfer(OverlapClass beside) const {
+  switch (beside) {
+    case OverlapClass::kGemm:
+      return 1 + scale_ * (constants_.transfer_beside_gemm - 1);
+    case OverlapClass::kAttention:
+      return 1 + scale_ * (constants_.transfer_beside_attention - 1);
+    case OverlapClass::kMemory:
+      return 1 + scale_ * (constants_.transfer_beside_memory_kernel - 1);
+    case OverlapClass::kHostCopy:
+      return 1;
+  }
+  LH_ASSERT(false, "unknown class of kernels");
+}
+
+}  // namespace longhaul

@@ -1,0 +1,84 @@
+// How much longer kernels, copies and transfers of one device take while they run side by side.
+//
+// Model. Each thing that runs beside a kernel adds its own part to the kernel's time (the parts add up):
+//   * a communication kernel of n channels keeps n blocks on the device; of a GEMM or attention kernel they take
+//     `multiprocessors_per_channel` multiprocessors each, so that S / (S - n w) of the time is needed;
+//   * a memory-bound kernel shares the memory bandwidth max-min fairly with what transfers and host copies move
+//     (`memory_bytes_per_transferred_byte` a byte sent or received): it keeps what they leave, at least half;
+//   * a memory-bound kernel on another stream (pack, cast) and a compute kernel slow each other by measured factors:
+//     its blocks are scheduled between those of the compute kernel, and no bandwidth alone explains it;
+//   * copies by the copy engines use no multiprocessor and little bandwidth; what they cost compute is measured;
+//   * two kernels that are bound by the same share it: each takes its time once more for each of the others.
+// A transfer takes a measured factor longer beside a kernel; which one depends on the kernel's class alone.
+//
+// Constants: `overlap` of the calibration (sim/cost/calibration.h), fitted by `longhaul-fit`. A device that was not
+// measured has those of the nearest one, with its own multiprocessors and bandwidths.
+// Units: bytes, seconds; factors are times together / times alone. Invariants: every factor is at least 1, and 1 with
+// nothing beside; more beside never gives a smaller factor.
+// Ignores: power and clocks apart from what the measured factors hold, the L2, how sizes and launch times of the two
+// meet, and communication kernels that wait for other ranks (they keep multiprocessors busy too).
+#pragma once
+
+#include <cstdint>
+
+#include "sim/core/units.h"
+
+namespace longhaul {
+
+enum class KernelKind;
+
+enum class OverlapClass : std::uint8_t { kGemm, kAttention, kMemory, kHostCopy };
+inline constexpr int kOverlapClassCount = 4;
+OverlapClass overlap_class(KernelKind kernel);
+
+struct OverlapConstants {
+  struct Compute {
+    double beside_memory_kernel = 1;
+    double multiprocessors_per_channel = 0;
+  };
+  Compute gemm;
+  Compute attention;
+  double compute_beside_host_copy = 1;
+  double memory_kernel_beside_compute = 1;
+  double host_copy_beside_compute = 1;
+  double memory_bytes_per_transferred_byte = 0;
+  double transfer_beside_gemm = 1;
+  double transfer_beside_attention = 1;
+  double transfer_beside_memory_kernel = 1;
+};
+
+// What runs on a device beside the kernel that is asked about.
+struct Beside {
+  int gemms = 0;
+  int attentions = 0;
+  int memory_kernels = 0;
+  int host_copies = 0;
+  int channels = 0;                         // blocks of communication kernels
+  double transferred_bytes_per_second = 0;  // sent and received by them when undisturbed
+  bool operator==(const Beside&) const = default;
+};
+
+class OverlapModel {
+ public:
+  OverlapModel() = default;  // nothing slows anything
+  // `memory_bandwidth` is what large copies reach. `scale` >= 0 multiplies all that is added to a time; 0: no
+  // slow-down.
+  OverlapModel(const OverlapConstants& constants, int multiprocessors, BytesPerSecond memory_bandwidth,
+               BytesPerSecond host_link, double scale = 1);
+
+  double kernel(OverlapClass kernel, const Beside& beside) const;
+  // Of a transfer while a kernel of this class runs on one of its ranks.
+  double transfer(OverlapClass beside) const;
+
+ private:
+  double added_to_compute(const OverlapConstants::Compute& constants, const Beside& beside) const;
+  double added_to_memory_kernel(const Beside& beside) const;
+
+  OverlapConstants constants_;
+  double multiprocessors_ = 1;
+  double memory_bytes_per_second_ = 1;
+  double host_link_bytes_per_second_ = 0;
+  double scale_ = 0;
+};
+
+}  // namespace longhaul

@@ -1,0 +1,138 @@
+// The overlap fit: planted constants come back, rows of one constant do not move another, faults are named.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "validate/fit/overlap.h"
+
+namespace longhaul {
+namespace {
+
+const OverlapDevice kDevice = {100, BytesPerSecond{4e12}, BytesPerSecond{50e9}};
+
+OverlapConstants planted() {
+  OverlapConstants constants;
+  constants.gemm = {1.23, 0.8};
+  constants.attention = {1.1, 0.45};
+  constants.compute_beside_host_copy = 1.12;
+  constants.memory_kernel_beside_compute = 1.95;
+  constants.memory_bytes_per_transferred_byte = 2.3;
+  constants.transfer_beside_gemm = 1.3;
+  constants.transfer_beside_attention = 1.05;
+  constants.transfer_beside_memory_kernel = 1.6;
+  return constants;
+}
+
+OverlapRow row(OverlapTerm term, OverlapClass kernel, const Beside& beside, bool of_transfer = false) {
+  OverlapRow made{"", term, kernel, beside, of_transfer, 1};
+  made.factor = predict(planted(), kDevice, made);
+  return made;
+}
+
+// Every constant with three rows each, those of channels and bytes at three sizes.
+std::vector<OverlapRow> rows() {
+  std::vector<OverlapRow> made;
+  for (const int size : {8, 16, 32}) {
+    Beside memory, host, compute, channels, bytes;
+    memory.memory_kernels = 1;
+    host.host_copies = 1;
+    compute.gemms = 1;
+    channels.channels = size;
+    bytes.transferred_bytes_per_second = size * 20e9;
+    made.push_back(row(OverlapTerm::kGemmBesideMemoryKernel, OverlapClass::kGemm, memory));
+    made.push_back(row(OverlapTerm::kAttentionBesideMemoryKernel, OverlapClass::kAttention, memory));
+    made.push_back(row(OverlapTerm::kComputeBesideHostCopy, OverlapClass::kGemm, host));
+    made.push_back(row(OverlapTerm::kMemoryKernelBesideCompute, OverlapClass::kMemory, compute));
+    made.push_back(row(OverlapTerm::kGemmMultiprocessors, OverlapClass::kGemm, channels));
+    made.push_back(row(OverlapTerm::kAttentionMultiprocessors, OverlapClass::kAttention, channels));
+    made.push_back(row(OverlapTerm::kMemoryBytes, OverlapClass::kMemory, bytes));
+    made.push_back(row(OverlapTerm::kTransferBesideGemm, OverlapClass::kGemm, {}, true));
+    made.push_back(row(OverlapTerm::kTransferBesideAttention, OverlapClass::kAttention, {}, true));
+    made.push_back(row(OverlapTerm::kTransferBesideMemoryKernel, OverlapClass::kMemory, {}, true));
+  }
+  return made;
+}
+
+TEST(OverlapFit, RecoversPlantedConstants) {
+  const OverlapFit fit = fit_overlap(rows(), kDevice, {});
+  const OverlapConstants expected = planted();
+  EXPECT_NEAR(fit.constants.gemm.beside_memory_kernel, expected.gemm.beside_memory_kernel, 1e-7);
+  EXPECT_NEAR(fit.constants.gemm.multiprocessors_per_channel, 0.8, 1e-7);
+  EXPECT_NEAR(fit.constants.attention.beside_memory_kernel, 1.1, 1e-7);
+  EXPECT_NEAR(fit.constants.attention.multiprocessors_per_channel, 0.45, 1e-7);
+  EXPECT_NEAR(fit.constants.compute_beside_host_copy, 1.12, 1e-7);
+  EXPECT_NEAR(fit.constants.memory_kernel_beside_compute, 1.95, 1e-7);
+  EXPECT_NEAR(fit.constants.memory_bytes_per_transferred_byte, 2.3, 1e-6);
+  EXPECT_NEAR(fit.constants.transfer_beside_gemm, 1.3, 1e-7);
+  EXPECT_NEAR(fit.constants.transfer_beside_attention, 1.05, 1e-7);
+  EXPECT_NEAR(fit.constants.transfer_beside_memory_kernel, 1.6, 1e-7);
+  EXPECT_EQ(fit.constants.host_copy_beside_compute, 1) << "no rows: the prior";
+  for (std::size_t i = 0; i < fit.rows.size(); ++i) {
+    EXPECT_NEAR(fit.left_out[i], fit.rows[i].factor, 1e-5) << i;
+    EXPECT_NEAR(fit.fitted[i], fit.rows[i].factor, 1e-5) << i;
+  }
+  EXPECT_EQ(fit.residuals.rows, 21);  // of kernels
+  EXPECT_LT(fit.residuals.p90, 1e-4);
+}
+
+// A row that is 20 % off moves its own constant and no other; left out, it is predicted by the others.
+TEST(OverlapFit, ARowMovesItsOwnConstantAlone) {
+  std::vector<OverlapRow> off = rows();
+  off[0].factor *= 1.2;
+  const OverlapFit fit = fit_overlap(off, kDevice, {});
+  EXPECT_GT(fit.constants.gemm.beside_memory_kernel, 1.25);
+  EXPECT_NEAR(fit.constants.gemm.multiprocessors_per_channel, 0.8, 1e-7);
+  EXPECT_NEAR(fit.left_out[0], 1.23, 1e-6);
+  EXPECT_GT(fit.left_out[10], 1.25);
+  EXPECT_NEAR(fit.residuals.high, (1.23 * 1.2 - 1) / 0.23 - 1, 1e-5);
+}
+
+TEST(OverlapFit, NothingIsSpedUp) {
+  std::vector<OverlapRow> faster = rows();
+  for (OverlapRow& one : faster) {
+    if (one.term == OverlapTerm::kTransferBesideAttention || one.term == OverlapTerm::kGemmMultiprocessors) {
+      one.factor = 0.98;
+    }
+  }
+  const OverlapFit fit = fit_overlap(faster, kDevice, {});
+  EXPECT_EQ(fit.constants.transfer_beside_attention, 1);
+  EXPECT_EQ(fit.constants.gemm.multiprocessors_per_channel, 0);
+}
+
+TEST(OverlapFit, ConstantsWithoutRowsKeepThePrior) {
+  OverlapConstants prior;
+  prior.gemm.multiprocessors_per_channel = 1.5;
+  std::vector<OverlapRow> few = {rows()[0], rows()[0]};
+  const OverlapFit fit = fit_overlap(few, kDevice, prior);
+  EXPECT_EQ(fit.constants.gemm.multiprocessors_per_channel, 1.5);
+  EXPECT_NEAR(fit.constants.gemm.beside_memory_kernel, 1.23, 1e-7);
+}
+
+TEST(OverlapTable, EveryFaultIsNamed) {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "longhaul-overlap-table";
+  std::filesystem::create_directories(folder);
+  const std::string file = (folder / "overlap.csv").string();
+  const std::string head = "compute,beside,alone_ms,together_ms,copy_alone_ms_per_GiB,copy_together_ms_per_GiB\n";
+  std::ofstream(file) << head << "gemm_1x1x1,h2dd,1,1,1,1\nsoftmax,h2d,1,1,1,1\n";
+  const Expected<std::vector<OverlapRow>> faulty = read_overlap_rows(folder.string());
+  ASSERT_FALSE(faulty);
+  ASSERT_EQ(faulty.error().size(), 2U);
+  EXPECT_EQ(
+      faulty.error()[0].to_string(),
+      file + ": row 1: beside is \"h2dd\"; expected d2d_copy, elementwise_add, h2d or d2h; did you mean \"h2d\"?");
+  EXPECT_EQ(faulty.error()[1].to_string(), file + ": row 2: compute is \"softmax\"; expected gemm_... or attn_...");
+  std::ofstream(file) << head << "attn_x,d2h,2,3,10,11\n";
+  const Expected<std::vector<OverlapRow>> read = read_overlap_rows(folder.string());
+  ASSERT_TRUE(read);
+  ASSERT_EQ(read->size(), 2U);
+  EXPECT_EQ((*read)[0].term, OverlapTerm::kComputeBesideHostCopy);
+  EXPECT_EQ((*read)[0].factor, 1.5);
+  EXPECT_EQ((*read)[1].term, OverlapTerm::kHostCopyBesideCompute);
+  EXPECT_NEAR((*read)[1].factor, 1.1, 1e-12);
+  std::filesystem::remove_all(folder);
+  EXPECT_FALSE(read_overlap_rows(folder.string()));
+}
+
+}  // namespace
+}  // namespace longhaul

@@ -1,0 +1,107 @@
+// The overlap model by hand: 100 multiprocessors, 4 TB/s of memory, 40 GB/s of host link.
+#include "sim/cost/overlap.h"
+
+#include <gtest/gtest.h>
+
+#include "sim/cost/estimate.h"
+#include "tests/unit/cost/sample_calibration.h"
+
+namespace longhaul {
+namespace {
+
+OverlapModel model(double scale = 1) {
+  return OverlapModel(sample_calibration().overlap, 100, BytesPerSecond{4e12}, BytesPerSecond{40e9}, scale);
+}
+
+TEST(OverlapModel, EveryKernelKindHasItsClass) {
+  EXPECT_EQ(overlap_class(KernelKind::kGemm), OverlapClass::kGemm);
+  EXPECT_EQ(overlap_class(KernelKind::kAttentionBackwardRagged), OverlapClass::kAttention);
+  EXPECT_EQ(overlap_class(KernelKind::kAttentionForwardDense), OverlapClass::kAttention);
+  EXPECT_EQ(overlap_class(KernelKind::kElementwise), OverlapClass::kMemory);
+  EXPECT_EQ(overlap_class(KernelKind::kCopyDeviceToDevice), OverlapClass::kMemory);
+  EXPECT_EQ(overlap_class(KernelKind::kCopyHostToDevice), OverlapClass::kHostCopy);
+  EXPECT_EQ(overlap_class(KernelKind::kCopyDeviceToHost), OverlapClass::kHostCopy);
+}
+
+TEST(OverlapModel, NothingBesideIsOne) {
+  for (int i = 0; i < kOverlapClassCount; ++i) {
+    EXPECT_EQ(model().kernel(static_cast<OverlapClass>(i), {}), 1);
+    EXPECT_EQ(OverlapModel().transfer(static_cast<OverlapClass>(i)), 1);
+  }
+}
+
+// A channel takes half a multiprocessor of a GEMM and a whole one of attention: 40 channels leave 80 and 60 of 100.
+TEST(OverlapModel, ChannelsTakeMultiprocessors) {
+  Beside beside;
+  beside.channels = 40;
+  EXPECT_NEAR(model().kernel(OverlapClass::kGemm, beside), 100.0 / 80, 1e-12);
+  EXPECT_NEAR(model().kernel(OverlapClass::kAttention, beside), 100.0 / 60, 1e-12);
+  EXPECT_EQ(model().kernel(OverlapClass::kMemory, beside), 1);
+  EXPECT_EQ(model().kernel(OverlapClass::kHostCopy, beside), 1);
+  beside.channels = 70;  // more than half: the kernel keeps its fair share
+  EXPECT_EQ(model().kernel(OverlapClass::kAttention, beside), 2);
+}
+
+// 500 GB/s sent and received, twice over memory: 1 of 4 TB/s is gone, 3 are left. Two host copies more: 80 GB/s.
+TEST(OverlapModel, MemoryIsSharedMaxMin) {
+  Beside beside;
+  beside.transferred_bytes_per_second = 500e9;
+  EXPECT_NEAR(model().kernel(OverlapClass::kMemory, beside), 4.0 / 3, 1e-12);
+  EXPECT_EQ(model().kernel(OverlapClass::kGemm, beside), 1);
+  beside.host_copies = 2;
+  EXPECT_NEAR(model().kernel(OverlapClass::kMemory, beside), 4 / 2.92, 1e-12);
+  beside.transferred_bytes_per_second = 1500e9;
+  EXPECT_EQ(model().kernel(OverlapClass::kMemory, beside), 2);
+}
+
+TEST(OverlapModel, KernelsAndCopiesAddTheirParts) {
+  Beside beside;
+  beside.memory_kernels = 1;
+  EXPECT_EQ(model().kernel(OverlapClass::kGemm, beside), 1.25);
+  EXPECT_EQ(model().kernel(OverlapClass::kAttention, beside), 1.125);
+  EXPECT_EQ(model().kernel(OverlapClass::kMemory, beside), 2);
+  beside.host_copies = 2;  // counts once for compute
+  EXPECT_EQ(model().kernel(OverlapClass::kGemm, beside), 1.375);
+  beside.channels = 40;
+  EXPECT_NEAR(model().kernel(OverlapClass::kGemm, beside), 1.625, 1e-12);
+  beside = {};
+  beside.gemms = 1;
+  EXPECT_EQ(model().kernel(OverlapClass::kMemory, beside), 2);     // as measured
+  EXPECT_EQ(model().kernel(OverlapClass::kAttention, beside), 2);  // they share what bounds both
+  EXPECT_EQ(model().kernel(OverlapClass::kHostCopy, beside), 1);
+}
+
+TEST(OverlapModel, TransfersSlowDownByTheClassBeside) {
+  EXPECT_EQ(model().transfer(OverlapClass::kGemm), 1.25);
+  EXPECT_EQ(model().transfer(OverlapClass::kAttention), 1.125);
+  EXPECT_EQ(model().transfer(OverlapClass::kMemory), 1.5);
+  EXPECT_EQ(model().transfer(OverlapClass::kHostCopy), 1);
+}
+
+TEST(OverlapModel, ScaleMultipliesWhatIsAdded) {
+  Beside beside;
+  beside.channels = 40;
+  EXPECT_NEAR(model(2).kernel(OverlapClass::kGemm, beside), 1.5, 1e-12);
+  EXPECT_EQ(model(2).transfer(OverlapClass::kMemory), 2);
+  EXPECT_EQ(model(0).kernel(OverlapClass::kGemm, beside), 1);
+  EXPECT_EQ(model(0).transfer(OverlapClass::kMemory), 1);
+}
+
+// Half the multiprocessors: the same channels take twice the part. A copy rate of 1 / (2.5e-13 s) is 4 TB/s.
+TEST(OverlapModel, ADeviceThatWasNotMeasuredHasItsOwnSize) {
+  DeviceSpec device = sample_device("other");
+  device.multiprocessors = 80;
+  device.memory_bandwidth = BytesPerSecond{2e12};
+  const OverlapModel other = sample_model(device).overlap();
+  Beside beside;
+  beside.channels = 40;
+  beside.transferred_bytes_per_second = 250e9;
+  EXPECT_NEAR(other.kernel(OverlapClass::kGemm, beside), 80.0 / 60, 1e-12);
+  EXPECT_NEAR(other.kernel(OverlapClass::kMemory, beside), 2 / 1.5, 1e-12);
+  EXPECT_NEAR(sample_model(sample_device("sample")).overlap().kernel(OverlapClass::kMemory, beside), 4 / 3.5, 1e-12);
+}
+
+TEST(OverlapModelDeathTest, ScaleIsNotNegative) { EXPECT_DEATH(static_cast<void>(model(-1)), "scale -1"); }
+
+}  // namespace
+}  // namespace longhaul

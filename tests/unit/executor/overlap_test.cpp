@@ -1,0 +1,231 @@
+// Kernels, copies and transfers that run side by side, against closed forms worked out in the comments.
+#include <gtest/gtest.h>
+
+#include "sim/executor/simulate.h"
+#include "tests/unit/executor/hand_made.h"
+
+namespace longhaul {
+namespace {
+
+using namespace hand_made;
+
+constexpr StreamId kOther = kFirstCommunicationStream;  // of role 0, beside the compute stream
+
+struct Outcome {
+  Totals totals;
+  RecordedTimeline timeline;
+  std::int64_t slowed = 0;
+  const OpRecord& op(const std::string& label, std::int32_t rank = 0) const {
+    for (const OpRecord& record : timeline.ops) {
+      if (record.label == label && record.rank == rank) return record;
+    }
+    throw std::out_of_range(label);
+  }
+  std::int64_t start(const std::string& label, std::int32_t rank = 0) const { return op(label, rank).start.ps(); }
+  std::int64_t end(const std::string& label, std::int32_t rank = 0) const { return op(label, rank).end.ps(); }
+  const RankTotals& rank(int rank) const { return totals.ranks[static_cast<std::size_t>(rank)]; }
+};
+
+Outcome run(const Schedule& schedule, const FixedDurations& durations) {
+  Outcome result;
+  FixedNetwork network;
+  SimulationOptions options;
+  options.sink = &result.timeline;
+  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
+    options.trace.ranks.push_back(static_cast<std::int32_t>(rank));
+  }
+  result.totals = simulate(schedule, durations, network, options);
+  result.slowed = network.slowed;
+  return result;
+}
+
+Schedule one_rank() {
+  Schedule schedule = make_schedule(1, {"g"});
+  add_group(schedule, {0}, 0);
+  return schedule;
+}
+
+TEST(Overlap, TwoKernelsSlowEachOtherWhileBothRun) {
+  // x (100) on the compute stream and y (30) on another, factor 1.5 while both run. y: 45 long. x: 30 done by 45, then
+  // alone: ends at 45 + 70 = 115, 15 of it contention. The same from y's side when x is the shorter one.
+  for (const bool x_first : {true, false}) {
+    Schedule schedule = one_rank();
+    add_program(schedule, 0,
+                {kernel("x", x_first ? kComputeStream : kOther), kernel("y", x_first ? kOther : kComputeStream)});
+    FixedDurations durations;
+    durations.rule = by_label({{"x", 100}, {"y", 30}});
+    durations.beside_kernel = 1.5;
+    const Outcome result = run(schedule, durations);
+    EXPECT_EQ(result.end("y"), 45);
+    EXPECT_EQ(result.end("x"), 115);
+    EXPECT_EQ(result.totals.step.ps(), 115);
+    EXPECT_EQ(result.rank(0).contention.ps(), 15);
+    EXPECT_EQ(result.rank(0).busy().ps(), x_first ? 100 : 30);
+    EXPECT_EQ(result.rank(0).exposed_communication.ps(), x_first ? 0 : 70);
+  }
+}
+
+TEST(Overlap, APartlyOverlappedKernelTakesWorkPlusTheExtraOfThatPart) {
+  // x needs W = 200; on another stream pre (40) and then y (60), factor 1.25 while two run: pre takes 0-50, y 50-125. x
+  // has done 125 / 1.25 = 100 by then and ends at 225 = W + (1 - 1 / 1.25) x 125.
+  Schedule schedule = one_rank();
+  add_program(schedule, 0, {kernel("x"), kernel("pre", kOther), kernel("y", kOther)});
+  FixedDurations durations;
+  durations.rule = by_label({{"x", 200}, {"pre", 40}, {"y", 60}});
+  durations.beside_kernel = 1.25;
+  const Outcome result = run(schedule, durations);
+  EXPECT_EQ(result.end("pre"), 50);
+  EXPECT_EQ(result.end("y"), 125);
+  EXPECT_EQ(result.end("x"), 225);
+}
+
+TEST(Overlap, ATransferBesideTheMiddleOfAKernel) {
+  // x needs W = 100, the transfer lies in [a, b] = [30, 90] and is itself not slowed: x runs at 1 / f, f = 1.5, for
+  // b - a, so it ends at W + (b - a)(1 - 1 / f) = 120.
+  Schedule schedule = one_rank();
+  add_program(schedule, 0, {kernel("gemm x"), kernel("copy", kCopyInStream), with(all_reduce("r", 0, 30), {0})});
+  schedule.segments[0].ops[1].record = 0;
+  FixedDurations durations;
+  durations.rule = by_label({{"gemm x", 100}, {"copy", 30}});
+  durations.beside_communication = 1.5;
+  const Outcome result = run(schedule, durations);
+  EXPECT_EQ(result.start("r"), 30);
+  EXPECT_EQ(result.end("r"), 90);
+  EXPECT_EQ(result.end("gemm x"), 120);
+}
+
+TEST(Overlap, ATransferTakesLongerBesideAKernel) {
+  // The transfer needs 100 and starts at 0 beside x (30): at factor 2, 15 done by 30, 85 left: ends at 115. Then y.
+  Schedule schedule = one_rank();
+  add_program(schedule, 0, {with(all_reduce("r", 0, 50), {}, 0), kernel("x"), with(kernel("y"), {0})});
+  FixedDurations durations;
+  durations.rule = by_label({{"x", 30}, {"y", 7}});
+  durations.transfers[static_cast<std::size_t>(OverlapClass::kMemory)] = 2;
+  const Outcome result = run(schedule, durations);
+  EXPECT_EQ(result.end("x"), 30);  // kernels are not slowed here
+  EXPECT_EQ(result.end("r"), 115);
+  EXPECT_EQ(result.end("y"), 122);
+  EXPECT_EQ(result.rank(0).exposed_communication.ps(), 85);
+  EXPECT_EQ(result.rank(0).communication.ps(), 115);
+  EXPECT_EQ(result.rank(0).contention.ps(), 0);
+  EXPECT_EQ(result.slowed, 2);  // and back
+}
+
+TEST(Overlap, BothSlowEachOther) {
+  // x (60) beside a transfer (100) from 0: x at factor 1.5 ends at 90; the transfer at factor 1.25 has done 72 by then
+  // and ends at 118.
+  Schedule schedule = one_rank();
+  add_program(schedule, 0, {all_reduce("r", 0, 50), kernel("x")});
+  FixedDurations durations;
+  durations.rule = by_label({{"x", 60}});
+  durations.beside_communication = 1.5;
+  durations.transfers[static_cast<std::size_t>(OverlapClass::kMemory)] = 1.25;
+  const Outcome result = run(schedule, durations);
+  EXPECT_EQ(result.end("x"), 90);
+  EXPECT_EQ(result.end("r"), 118);
+}
+
+TEST(Overlap, ACollectiveGoesAsSlowAsItsSlowestMember) {
+  // Two ranks start a transfer (100) at 0. Rank 0 runs a memory-bound kernel (40; factor 2 on the transfer), rank 1 a
+  // GEMM (80; factor 1.25). Until 40 the transfer goes at 1/2: 20 done; until 80 at 1/1.25: 32 more; 48 left: 128.
+  Schedule schedule = make_schedule(2, {"g"});
+  add_group(schedule, {0, 1}, 0);
+  add_program(schedule, 0, {all_reduce("r", 0, 50), kernel("memory")});
+  add_program(schedule, 1, {all_reduce("r", 0, 50), kernel("gemm")});
+  FixedDurations durations;
+  durations.rule = by_label({{"memory", 40}, {"gemm", 80}});
+  durations.transfers = {1.25, 1, 2, 1};
+  const Outcome result = run(schedule, durations);
+  EXPECT_EQ(result.end("r", 0), 128);
+  EXPECT_EQ(result.end("r", 1), 128);
+  EXPECT_EQ(result.slowed, 3);
+}
+
+TEST(Overlap, KernelsInARowPressAsOne) {
+  // Four GEMMs of 10 without a gap between them: the network hears of the first start and the last end alone, and a
+  // transfer of 100 at factor 1.25 has done 32 by 40: ends at 108.
+  Schedule schedule = one_rank();
+  add_program(schedule, 0,
+              {all_reduce("r", 0, 50), kernel("gemm a"), kernel("gemm b"), kernel("gemm c"), kernel("gemm d")});
+  FixedDurations durations;
+  durations.rule = [](const OpInstance&) { return 10; };
+  durations.transfers[static_cast<std::size_t>(OverlapClass::kGemm)] = 1.25;
+  const Outcome result = run(schedule, durations);
+  EXPECT_EQ(result.end("r"), 108);
+  EXPECT_EQ(result.slowed, 2);
+}
+
+TEST(Overlap, PressureHoldsForTheNextTransferOfAGroup) {
+  // Two transfers of 20 in a row beside a kernel of 60 at factor 1.5: 30 each; the third (20) runs alone from 60 on.
+  Schedule schedule = one_rank();
+  add_program(schedule, 0, {all_reduce("a", 0, 10), all_reduce("b", 0, 10), all_reduce("c", 0, 10), kernel("x")});
+  FixedDurations durations;
+  durations.rule = by_label({{"x", 60}});
+  durations.transfers[static_cast<std::size_t>(OverlapClass::kMemory)] = 1.5;
+  const Outcome result = run(schedule, durations);
+  EXPECT_EQ(result.end("a"), 30);
+  EXPECT_EQ(result.end("b"), 60);
+  EXPECT_EQ(result.end("c"), 80);
+}
+
+TEST(Overlap, AChainOfRateChangesRoundsOnce) {
+  // x needs 1000 beside ten transfers of 7 with gaps of 10 between their starts (a kernel of 3 on their stream before
+  // each, factor 1 on x): 7 of every 10 ps at rate 3/4 (factor 4/3). Ten periods do 10 x (3 + 5.25) = 82.5; the rest
+  // runs alone: 1000 - 82.5 + 100 = 1017.5, rounded up once.
+  Schedule schedule = one_rank();
+  std::vector<Op> ops = {kernel("gemm x")};
+  for (int i = 0; i < 10; ++i) {
+    ops.push_back(kernel("gap", kCopyInStream));
+    ops.back().record = 0;
+    ops.push_back(with(all_reduce("r", 0, 1), {0}, 1));
+    ops.push_back(with(kernel("after", kCopyInStream), {1}));
+  }
+  add_program(schedule, 0, ops);
+  struct Transfers : FixedNetwork {
+    Transfers() {
+      rule = [](const CollectiveCall&) { return 7; };
+    }
+  } network;
+  FixedDurations durations;
+  durations.rule = by_label({{"gemm x", 1000}, {"gap", 3}, {"after", 0}});
+  durations.beside_communication = 4.0 / 3;
+  RecordedTimeline timeline;
+  SimulationOptions options;
+  options.sink = &timeline;
+  options.trace.ranks = {0};
+  const Totals totals = simulate(schedule, durations, network, options);
+  EXPECT_EQ(totals.step.ps(), 1018);
+  EXPECT_EQ(totals.ranks[0].contention.ps(), 18);
+}
+
+TEST(Overlap, NothingBesideIsUnchangedAndFactorOneIsAsBefore) {
+  // Transfers and kernels in turn: huge factors change nothing. Side by side, factors of 1 change nothing either.
+  Schedule in_turn = one_rank();
+  add_program(in_turn, 0,
+              {with(kernel("x"), {}, 0), with(all_reduce("r", 0, 50), {0}, 1), with(kernel("gemm y"), {1})});
+  Schedule beside = one_rank();
+  add_program(beside, 0, {kernel("x"), all_reduce("r", 0, 50), kernel("gemm y")});
+  FixedDurations plain;
+  plain.rule = by_label({{"x", 33}, {"gemm y", 19}});
+  FixedDurations slow = plain;
+  slow.beside_communication = 3;
+  slow.beside_kernel = 7;
+  slow.transfers = {5, 5, 5, 5};
+  EXPECT_EQ(fingerprint(run(in_turn, plain).timeline.ops), fingerprint(run(in_turn, slow).timeline.ops));
+  EXPECT_EQ(run(in_turn, slow).totals.step.ps(), 33 + 100 + 19);
+  EXPECT_EQ(run(beside, plain).end("x"), 33);
+  EXPECT_EQ(run(beside, plain).end("gemm y"), 52);
+  EXPECT_EQ(run(beside, plain).end("r"), 100);
+  EXPECT_EQ(run(beside, plain).slowed, 0);
+}
+
+TEST(OverlapDeathTest, NothingIsSpedUp) {
+  Schedule schedule = one_rank();
+  add_program(schedule, 0, {all_reduce("r", 0, 50), kernel("x")});
+  FixedDurations durations;
+  durations.transfers[0] = 0.5;
+  EXPECT_DEATH(run(schedule, durations), "a transfer slowed by 0.5");
+}
+
+}  // namespace
+}  // namespace longhaul

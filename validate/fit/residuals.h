@@ -1,0 +1,17 @@
+// What a fit leaves unexplained: order statistics, and the band that holds 90 % of residuals.
+#pragma once
+
+#include <vector>
+
+#include "sim/cost/calibration.h"
+
+namespace longhaul {
+
+// The q quantile (0..1), linear between order statistics. `values` is not empty.
+double quantile(std::vector<double> values, double q);
+
+// Ends that bound 90 % of measured / predicted - 1, and quantiles of |predicted / measured - 1|. Of n values the r-th
+// smallest bounds r / (n + 1) of further ones, so few values give their extremes. Not empty, equally many of both.
+ResidualBand band_of(const std::vector<double>& measured, const std::vector<double>& predicted);
+
+}  // namespace longhaul
