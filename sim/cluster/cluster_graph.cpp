@@ -9,17 +9,13 @@ namespace {
 
 class Builder {
  public:
-  explicit Builder(const Cluster& cluster)
-      : cluster_(cluster), node_(cluster.node_layout()), fabric_(cluster.fabric_layout()) {}
+  Builder(const Cluster& cluster, ClusterGraph& result)
+      : cluster_(cluster), node_(cluster.node_layout()), fabric_(cluster.fabric_layout()), result_(result) {}
 
-  ClusterGraph build() {
-    if (cluster_.topology().graph) {
-      add_graph(*cluster_.topology().graph);
-      return std::move(result_);
-    }
+  void build() {
+    if (cluster_.topology().graph) return add_graph(*cluster_.topology().graph);
     for (int node = 0; node < cluster_.nodes(); ++node) add_node(node);
     for (int node = 0; node < cluster_.nodes(); ++node) add_uplinks(node);
-    return std::move(result_);
   }
 
  private:
@@ -134,12 +130,16 @@ class Builder {
   const Cluster& cluster_;
   const NodeLayout& node_;
   const FabricLayout& fabric_;
-  ClusterGraph result_;
+  ClusterGraph& result_;
   std::map<std::string, Vertex> vertices_;
 };
 
 }  // namespace
 
-ClusterGraph make_cluster_graph(const Cluster& cluster) { return Builder(cluster).build(); }
+ClusterGraph make_cluster_graph(const Cluster& cluster) {
+  ClusterGraph result;
+  Builder(cluster, result).build();
+  return result;
+}
 
 }  // namespace longhaul

@@ -49,6 +49,7 @@ Expected<std::string> find_topology(const MachineQuery& query, const std::string
   const std::string fabric = query.fabric.empty() && query.nodes == 1 ? "nvlink" : query.fabric;
   // Of the shipped machines with this GPU and so many a node: the fabrics they stand for, and the sizes they come in.
   std::vector<std::string> fabrics, sizes;
+  std::pair<std::string, int> too_small;
   for (const std::string& name : shipped_topologies(data_directory)) {
     const Expected<Topology> topology = read_topology(name, data_directory);
     if (!topology) return tl::unexpected(topology.error());
@@ -58,8 +59,13 @@ Expected<std::string> find_topology(const MachineQuery& query, const std::string
     const bool fits = !topology->nodes || query.nodes <= *topology->nodes;
     for (const std::string& of : topology->stands_for) {
       if (fits && (fabric.empty() || equal(of, fabric))) return name;
+      if (!fits && equal(of, fabric)) too_small = {name, *topology->nodes};
       add_once(fabrics, of);
     }
+  }
+  if (!too_small.first.empty()) {
+    return tl::unexpected(Errors{{file, path + "/n_nodes", fmt::format("is {}", query.nodes),
+                                  fmt::format("at most {}, all that {} has", too_small.second, too_small.first), ""}});
   }
   if (fabrics.empty() && !sizes.empty()) {
     return tl::unexpected(Errors{{file, path + "/gpus_per_node",

@@ -53,7 +53,11 @@ std::string without_source(const nlohmann::json& object, const std::string& path
 
 TEST(ShippedTopologies, AreTheOnesPromised) {
   EXPECT_EQ(shipped_topologies(kRoot),
-            (std::vector<std::string>{"a100-40gb-2x4", "a800-4x8", "dgx-a100-hdr", "dgx-h100-ndr", "dgx-h200-ndr"}));
+            (std::vector<std::string>{
+                "a100-40gb-2x4",      "a800-4x8",         "aws-p4de",     "aws-p5",      "aws-p5en",     "aws-p6-b200",
+                "azure-nd-a100-v4",   "azure-nd-h100-v5", "dgx-a100-hdr", "dgx-b200",    "dgx-h100-ndr", "dgx-h200-ndr",
+                "gb200-nvl72",        "gb300-nvl72",      "gcp-a3-high",  "gcp-a3-mega", "gcp-a3-ultra", "hgx-h100-ndr",
+                "hgx-h100-ndr-sharp", "mi355x-roce",      "oci-b4-roce"}));
 }
 
 TEST(ShippedTopologies, AreValid) {
@@ -72,7 +76,8 @@ TEST(ShippedTopologies, AreValid) {
 TEST(ShippedDevices, AreValid) {
   const nlohmann::json schema = load("device.schema.json");
   const std::vector<std::string> names = shipped_devices(kRoot);
-  EXPECT_EQ(names, (std::vector<std::string>{"a100-40gb", "a100-80gb", "a800", "h100", "h200", "h800"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"a100-40gb", "a100-80gb", "a800", "b200", "gb200", "gb300", "h100", "h200",
+                                             "h800", "mi355x"}));
   for (const std::string& name : names) {
     const nlohmann::json value = load("devices/" + name + ".json");
     EXPECT_EQ(schema_errors(schema, value), "") << name;
