@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <queue>
+#include <utility>
 
 #include "sim/core/invariant.h"
 #include "sim/network/flow_share.h"
@@ -10,15 +11,20 @@
 namespace longhaul {
 namespace {
 
+// The part of its remaining time by which the finish event of a hurried flow is early.
+constexpr std::int64_t kEarly = 8;
+
 struct Flow {
   const Transfer* transfer = nullptr;
   std::uint32_t tag = 0;
   std::uint32_t generation = 0;     // of the slot; events of earlier flows in it are void
   std::uint64_t order = 0;          // of the start
   FlowShare::BundleId bundle = -1;  // -1: bytes do not move yet
+  std::int32_t next = -1;           // of the same bundle
   double left = 0;                  // bytes on the reference link, at `since`
   double rate = 0;
   double slowdown = 1;
+  Time begun;  // of the bytes
   Time since;
   Time finish;  // at the present rate
   Time armed;   // of the queued finish event, never after `finish`
@@ -36,50 +42,87 @@ struct Event {
 
 class FlowSolver::State {
  public:
-  explicit State(const Cluster& cluster) : share_(cluster), delivered_(cluster.links().size()) {}
+  State(const Cluster& cluster, double eps)
+      : cluster_(&cluster),
+        share_(cluster, eps),
+        delivered_(cluster.links().size()),
+        first_byte_(cluster.links().size(), Time::max()) {}
 
   FlowId start(Time now, const Transfer& transfer, std::uint32_t tag);
   void slow(Time now, std::span<const Slowdown> flows);
   void advance(Time to, std::vector<std::uint32_t>& finished);
-  Time next() const { return events_.empty() ? Time::max() : events_.top().time; }
+  Time next();
 
-  const FlowShare& share() const { return share_; }
-  const std::vector<std::int64_t>& delivered() const { return delivered_; }
+  const FlowShare& share() {
+    solve();
+    return share_;
+  }
+  const std::vector<std::int64_t>& delivered() const;
   std::int64_t in_flight() const { return in_flight_; }
 
  private:
   Flow& at(std::int32_t flow) { return flows_[static_cast<std::size_t>(flow)]; }
-  std::vector<std::int32_t>& flows_of(FlowShare::BundleId bundle);
+  void join(std::int32_t flow);
+  void leave(std::int32_t flow);
   void push(std::int32_t flow, Time time) { events_.push({time, at(flow).order, flow, at(flow).generation}); }
+  void move_to(Time now);
   void settle();
-  void apply_rates();
+  void solve();
   void begin_bytes(std::int32_t flow);
   void end_bytes(std::int32_t flow);
+  void deliver(const Flow& flow);
   void end(std::int32_t flow, std::vector<std::uint32_t>& finished);
   void set_rate(std::int32_t flow, double rate);
 
+  const Cluster* cluster_;
   FlowShare share_;
+  bool changed_ = false;  // share_ has changes that are not solved
   std::vector<std::int64_t> delivered_;
+  std::vector<Time> first_byte_;  // by link: when the first of the ended flows on it began to move bytes
   std::vector<Flow> flows_;
   std::vector<std::int32_t> free_;
-  std::vector<std::vector<std::int32_t>> flows_of_bundle_;
+  std::vector<std::int32_t> first_of_bundle_;  // -1: none
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::vector<std::int32_t> starting_;  // scratch of advance()
   std::vector<std::int32_t> ending_;
   Time now_;
   std::uint64_t next_order_ = 0;
   std::int64_t in_flight_ = 0;
+  std::int64_t ended_ = 0;
 };
 
-std::vector<std::int32_t>& FlowSolver::State::flows_of(FlowShare::BundleId bundle) {
-  const auto index = static_cast<std::size_t>(bundle);
-  if (index >= flows_of_bundle_.size()) flows_of_bundle_.resize(index + 1);
-  return flows_of_bundle_[index];
+// Adds the flow to its bundle.
+void FlowSolver::State::join(std::int32_t slot) {
+  Flow& flow = at(slot);
+  flow.bundle = share_.add(*flow.transfer, flow.slowdown);
+  const auto bundle = static_cast<std::size_t>(flow.bundle);
+  if (bundle >= first_of_bundle_.size()) first_of_bundle_.resize(bundle + 1, -1);
+  flow.next = std::exchange(first_of_bundle_[bundle], slot);
+  changed_ = true;
+}
+
+void FlowSolver::State::leave(std::int32_t slot) {
+  std::int32_t* from = &first_of_bundle_[static_cast<std::size_t>(at(slot).bundle)];
+  while (*from != slot) from = &at(*from).next;
+  *from = at(slot).next;
+  share_.remove(at(slot).bundle);
+  changed_ = true;
+}
+
+// Changes are solved when time moves on: an end and the start that follows it at once are one change of rates.
+Time FlowSolver::State::next() {
+  if (events_.empty() || events_.top().time > now_) solve();
+  return events_.empty() ? Time::max() : events_.top().time;
+}
+
+void FlowSolver::State::move_to(Time now) {
+  LH_ASSERT(now == now_ || (now > now_ && now <= next()), "a change at {} ps between {} and {} ps", now.ps(), now_.ps(),
+            next().ps());
+  now_ = now;
 }
 
 FlowSolver::FlowId FlowSolver::State::start(Time now, const Transfer& transfer, std::uint32_t tag) {
-  LH_ASSERT(now >= now_ && now <= next(), "a start at {} ps between {} and {} ps", now.ps(), now_.ps(), next().ps());
-  now_ = now;
+  move_to(now);
   std::int32_t slot = static_cast<std::int32_t>(flows_.size());
   if (free_.empty()) {
     flows_.emplace_back();
@@ -102,27 +145,29 @@ FlowSolver::FlowId FlowSolver::State::start(Time now, const Transfer& transfer, 
 }
 
 void FlowSolver::State::slow(Time now, std::span<const Slowdown> flows) {
-  LH_ASSERT(now >= now_ && now <= next(), "a change at {} ps between {} and {} ps", now.ps(), now_.ps(), next().ps());
-  now_ = now;
+  move_to(now);
+  solve();
   for (const Slowdown& change : flows) {
     Flow& flow = at(change.flow);
     LH_ASSERT(flow.transfer != nullptr && change.factor >= 1, "flow {} slowed by {}", change.flow, change.factor);
     if (flow.slowdown == change.factor) continue;
     flow.slowdown = change.factor;
     if (flow.bundle < 0 || flow.finish == now) continue;  // its bytes do not move yet, or have arrived
-    std::erase(flows_of(flow.bundle), change.flow);
-    share_.remove(flow.bundle);
-    flow.bundle = share_.add(*flow.transfer, flow.slowdown);
-    flows_of(flow.bundle).push_back(change.flow);
+    leave(change.flow);
+    join(change.flow);
   }
-  apply_rates();
-  settle();
 }
 
-void FlowSolver::State::apply_rates() {
+void FlowSolver::State::solve() {
+  if (!changed_) return;
+  changed_ = false;
   for (const FlowShare::BundleRate& change : share_.solve()) {
-    for (const std::int32_t flow : flows_of(change.bundle)) set_rate(flow, change.rate);
+    for (std::int32_t flow = first_of_bundle_[static_cast<std::size_t>(change.bundle)]; flow >= 0;
+         flow = at(flow).next) {
+      set_rate(flow, change.rate);
+    }
   }
+  settle();
 }
 
 // Makes the top event a true one: drops void events and moves the early ones to where they belong.
@@ -155,18 +200,18 @@ void FlowSolver::State::advance(Time to, std::vector<std::uint32_t>& finished) {
   }
   // Starts first: a transfer that takes over from an equal one joins its bundle.
   for (const std::int32_t flow : starting_) begin_bytes(flow);
-  for (const std::int32_t flow : ending_) end_bytes(flow);
-  apply_rates();
-  for (const std::int32_t flow : ending_) end(flow, finished);
+  for (const std::int32_t flow : ending_) {
+    end_bytes(flow);
+    end(flow, finished);
+  }
   settle();
 }
 
 void FlowSolver::State::begin_bytes(std::int32_t slot) {
   Flow& flow = at(slot);
-  flow.bundle = share_.add(*flow.transfer, flow.slowdown);
+  join(slot);
   flow.left = share_.reference(flow.bundle);
-  flow.since = now_;
-  flows_of(flow.bundle).push_back(slot);
+  flow.since = flow.begun = now_;
 }
 
 void FlowSolver::State::end_bytes(std::int32_t slot) {
@@ -177,9 +222,28 @@ void FlowSolver::State::end_bytes(std::int32_t slot) {
   const double slack = flow.rate * 1e-12 + 1e-9 * share_.reference(flow.bundle);
   LH_ASSERT(std::abs(flow.left - moved) <= slack, "a transfer ends with {} of {} bytes left", flow.left - moved,
             share_.reference(flow.bundle));
-  for (const LinkLoad& load : flow.transfer->loads) delivered_[static_cast<std::size_t>(load.link)] += load.bytes;
-  std::erase(flows_of(flow.bundle), slot);
-  share_.remove(flow.bundle);
+  deliver(flow);
+  leave(slot);
+}
+
+void FlowSolver::State::deliver(const Flow& flow) {
+  ++ended_;
+  for (const LinkLoad& load : flow.transfer->loads) {
+    const auto link = static_cast<std::size_t>(load.link);
+    delivered_[link] += load.bytes;
+    first_byte_[link] = std::min(first_byte_[link], flow.begun);
+  }
+}
+
+// No link has carried more than its bandwidth allows since its first byte, but for the slack of end_bytes().
+const std::vector<std::int64_t>& FlowSolver::State::delivered() const {
+  for (std::size_t link = 0; link < delivered_.size(); ++link) {
+    if (delivered_[link] == 0) continue;
+    const double seconds = (now_ - first_byte_[link]).seconds() * (1 + 1e-9) + 1e-12 * static_cast<double>(ended_);
+    LH_ASSERT(static_cast<double>(delivered_[link]) <= cluster_->links()[link].bandwidth.value * seconds,
+              "link {} has carried {} bytes in {} s", cluster_->links()[link].name, delivered_[link], seconds);
+  }
+  return delivered_;
 }
 
 void FlowSolver::State::end(std::int32_t slot, std::vector<std::uint32_t>& finished) {
@@ -195,19 +259,22 @@ void FlowSolver::State::set_rate(std::int32_t slot, double rate) {
   Flow& flow = at(slot);
   if (rate == flow.rate) return;
   if (flow.rate > 0 && flow.finish == now_) return;  // all bytes have arrived: it ends at this instant
-  flow.left = std::max(0.0, flow.left - flow.rate * (now_ - flow.since).seconds());
+  const Time moving = now_ - flow.since;
+  flow.left = std::max(0.0, flow.left - flow.rate * moving.seconds());
   flow.since = now_;
+  const bool first = flow.rate == 0;
   flow.rate = rate;
-  const bool undisturbed =
-      flow.slowdown == 1 && rate == share_.limit(flow.bundle) && flow.left == share_.reference(flow.bundle);
+  const bool undisturbed = moving == Time::zero() && flow.slowdown == 1 && rate == share_.limit(flow.bundle) &&
+                           flow.left == share_.reference(flow.bundle);
   flow.finish =
       now_ + (undisturbed ? flow.transfer->alone - flow.transfer->latency : Time::from_seconds(flow.left / rate));
   if (flow.finish >= flow.armed) return;
-  flow.armed = flow.finish;
+  // A flow that is hurried once will be again: its event comes early, so that the next changes need none.
+  flow.armed = first ? flow.finish : flow.finish - Time::from_ps((flow.finish - now_).ps() / kEarly);
   push(slot, flow.armed);
 }
 
-FlowSolver::FlowSolver(const Cluster& cluster) : state_(std::make_unique<State>(cluster)) {}
+FlowSolver::FlowSolver(const Cluster& cluster, double eps) : state_(std::make_unique<State>(cluster, eps)) {}
 FlowSolver::~FlowSolver() = default;
 FlowSolver::FlowSolver(FlowSolver&&) noexcept = default;
 FlowSolver& FlowSolver::operator=(FlowSolver&&) noexcept = default;

@@ -7,18 +7,26 @@
 // lowering one that is not larger. For plain flows (equal bytes on every link of a route) this is the classical fair
 // share; two of them on a link get half each.
 //
-// Algorithm. When byte phases start or end, only the connected components (transfers joined by shared links) that they
-// touch are solved again, by water-filling: raise all rates together, freeze those on the first link that is full or
-// that reach their own limit, go on. O(E log L) for a component with E (transfer, link) entries and L links. A transfer
-// that shares no link costs O(its links). All runs of one Transfer object in flight at once are one bundle with a
-// multiplicity: a bundle alone on its links is solved in O(1).
+// A transfer of weight n gets n times the rate of one of weight 1 where both are held by the same link: rates over
+// weights are what is max-min fair.
 //
-// State. Per link the list of bundles on it (intrusive, int32 links in one pool), bytes delivered, peak load. Per flow
-// the bytes left at the time of its last rate change: a flow whose rate stays the same is not touched, so progress does
-// not drift, and an undisturbed transfer ends at exactly start + alone. A queue of times with lazy re-arming.
+// Algorithm. Rates by local level relaxation (sim/network/flow_share.h): when byte phases start or end, the links that
+// they use are solved again, then those links that the changes reach, and no others. All changes of one instant are one
+// batch: they are solved when time moves on. Exact by default. With eps > 0 a link that holds flows back may keep a
+// spare of up to eps of its capacity; none is ever overloaded. All runs of one Transfer object in flight at once are
+// one bundle with a multiplicity: a bundle alone on its links is solved in O(1).
+//
+// State. Per link the bundles on it, load, level, bytes delivered, peak load: O(links + (transfer, link) pairs in
+// flight). Per flow the bytes left at the time of its last rate change: a flow whose rate stays the same is not
+// touched, so progress does not drift, and an undisturbed transfer ends at exactly start + alone. A heap of finish
+// times: an entry is pushed when a finish moves to an earlier time; one that moves to a later time is put back when it
+// comes up. Complexity of an event: O(log flows) and the pairs that its change reaches; about 100 of 40,000 with 10,000
+// flows between random pairs (docs/performance-log.md).
 //
 // Asserted always: time never goes back; at the end of a flow its bytes left are zero to within one picosecond at its
-// rate; the load of a link is within its capacity (1e-9 relative, for rounding).
+// rate; the load of a link is within its capacity (1e-9 relative, for rounding); bytes delivered by a link are at most
+// its bandwidth times the time since its first byte, plus that rounding.
+// Ignores: what is not simulated. Background traffic is a lower bandwidth of the link (sim/cluster).
 // Deterministic: depends only on the order of calls.
 #pragma once
 
@@ -41,8 +49,8 @@ class FlowSolver {
     double factor = 1;  // >= 1
   };
 
-  // `cluster` must outlive this.
-  explicit FlowSolver(const Cluster& cluster);
+  // `cluster` must outlive this. 0 <= eps < 1; 0 is exact.
+  explicit FlowSolver(const Cluster& cluster, double eps = 0);
   ~FlowSolver();
   FlowSolver(FlowSolver&&) noexcept;
   FlowSolver& operator=(FlowSolver&&) noexcept;
@@ -71,7 +79,7 @@ class FlowSolver {
   const std::vector<std::int64_t>& delivered() const;
   // The largest load that each link has had, as a part of its bandwidth.
   const std::vector<double>& peak_utilisation() const;
-  // Rate changes computed so far, for tests and benchmarks of the cost.
+  // (Transfer, link) pairs looked at so far, for tests and benchmarks of the cost.
   std::int64_t solved_entries() const;
 
  private:

@@ -21,7 +21,11 @@ constexpr int kGpus = 1024;
 class Churn {
  public:
   Churn(const Cluster& cluster, int active, int block, bool latency, std::uint64_t seed)
-      : cluster_(cluster), block_(block), latency_(latency), random_(seed, "churn"), slots_(static_cast<std::size_t>(active)) {}
+      : cluster_(cluster),
+        block_(block),
+        latency_(latency),
+        random_(seed, "churn"),
+        slots_(static_cast<std::size_t>(active)) {}
 
   const Transfer& renew(std::uint32_t slot) {
     const auto blocks = static_cast<std::uint32_t>(kGpus / block_);
@@ -78,7 +82,7 @@ void BM_Churn(benchmark::State& state) {
   std::int64_t entries = 0;
   for (auto _ : state) {
     Churn flows(cluster, static_cast<int>(state.range(0)), static_cast<int>(state.range(1)), state.range(4) != 0, 1);
-    FlowSolver solver(cluster);
+    FlowSolver solver(cluster, static_cast<double>(state.range(3)) * 1e-6);
     events += churn(solver, flows, state.range(2));
     entries += solver.solved_entries();
   }
@@ -90,7 +94,9 @@ BENCHMARK(BM_Churn)
     ->ArgNames({"active", "block", "ends", "eps_ppm", "latency"})
     ->Args({1024, 64, 100'000, 0, 0})
     ->Args({1024, 64, 100'000, 0, 1})
-    ->Args({10'000, 1024, 1'000, 0, 1})
+    ->Args({10'000, 1024, 20'000, 0, 1})
+    ->Args({10'000, 1024, 20'000, 0, 0})
+    ->Args({10'000, 1024, 50'000, 1000, 0})
     ->Unit(benchmark::kMillisecond)
     ->Iterations(1);
 

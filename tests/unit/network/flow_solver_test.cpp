@@ -150,8 +150,8 @@ using FlowSolverDeathTest = FlowSolverTest;
 TEST_F(FlowSolverDeathTest, TimeNeverGoesBack) {
   const Transfer transfer = path_transfer(cluster_, {0}, 1'000'000);
   solver_.start(Time::from_us(5), transfer, 0);
-  EXPECT_DEATH(solver_.start(Time::from_us(4), transfer, 1), "a start at 4000000 ps between 5000000");
-  EXPECT_DEATH(solver_.start(Time::from_us(6), transfer, 1), "a start at 6000000 ps between");
+  EXPECT_DEATH(solver_.start(Time::from_us(4), transfer, 1), "a change at 4000000 ps between 5000000");
+  EXPECT_DEATH(solver_.start(Time::from_us(6), transfer, 1), "a change at 6000000 ps between");
   EXPECT_DEATH(solver_.advance(Time::from_us(6), finished_), "an advance from 5000000 to 6000000 ps");
 }
 
