@@ -26,47 +26,55 @@ inline constexpr std::size_t kNcclNetworkCount = 7;
 
 // Of one GPU generation. What each term stands for: sim/network/nccl/times.h.
 enum class GpuTerm : std::uint8_t {
-  kStart,           // us, any call: launch and first barrier
-  kLlStep,          // us a ring step
-  kLlRamp,          // us, once the part of a channel fills a chunk
-  kLlBlockRate,     // GB/s that one channel's threads pack and unpack
-  kLlEfficiency,    // of the NVLink rate
-  kLlCopy,          // parts of a rank's share that the local copy costs
-  kLl128Start,      // us
-  kLl128Step,       // us
-  kLl128Efficiency,
-  kSimpleStart,     // us
-  kSimpleStep,      // us
-  kSimpleSliceRate, // GB/s
-  kSimpleCopy,      // parts of a rank's share
-  kSimpleEfficiency,
-  kNvlsStart,       // us
-  kNvlsSync,        // us a loop
-  kNvlsFill,        // loops
-  kNvlsEfficiency,  // of the NVLink rate
-  kP2pLl,           // us
-  kP2pLlRate,       // GB/s a peer
-  kP2pSimple,       // us
-  kP2pEfficiency,   // of the NVLink rate
-  kP2pChannelRate,  // GB/s a channel
-  kP2pFill,         // parts of the NVLink time of one chunk a channel
-  kTreeStep,        // us, Simple tree inside a domain
-  kTreeEfficiency,  // of the NVLink rate
+  kStart,            // us, any collective: launch and first barrier
+  kLlStep,           // us a ring step
+  kLlRamp,           // us, once a channel's part of a step fills all threads
+  kLlCopyStep,       // us more a step that also writes to the user's buffer, once all threads are filled
+  kLlHidden,         // us of a step's transfer that its latency hides
+  kLlCopy,           // parts of a rank's share that the copy from and to the user's buffers costs
+  kLl128Start,       // us
+  kLl128Step,        // us
+  kLl128Efficiency,  // of the NVLink rate
+  kSimpleStart,      // us
+  kSimpleStep,       // us
+  kSimpleLockstep,   // parts of the first chunk of every channel, which all send at the same moment
+  kReduceCopy,       // parts of a rank's share that all-reduce needs for its first and last copy
+  kGatherCopy,       // the same, all-gather and broadcast
+  kScatterCopy,      // the same, reduce-scatter
+  kNvlsStart,        // us
+  kNvlsSync,         // us a loop
+  kNvlsFill,         // loops
+  kNvlsEfficiency,   // of the NVLink rate
+  kP2pLl,            // us
+  kP2pLlRate,        // GB/s a channel
+  kP2pSimple,        // us
+  kP2pPeer,          // us a peer after the first
+  kP2pAloneRate,     // GB/s a channel that only sends or only receives
+  kP2pBothShare,     // of it while a channel sends and receives
+  kP2pEfficiency,    // of the NVLink rate
+  kP2pMemoryPasses,  // times that a byte crosses the memory beside the link
+  kTreeStep,         // us a step of a Simple tree inside a domain
+  kTreeLlRate,       // GB/s at which one channel of an LL tree stores and forwards
+  kTreeChunkRate,    // GB/s at which one channel of a Simple tree stores and forwards
+  kNvlsTreeFill,     // loops
   kCount,
 };
 inline constexpr std::size_t kGpuTermCount = static_cast<std::size_t>(GpuTerm::kCount);
 
 // Of one network.
 enum class NetworkTerm : std::uint8_t {
-  kLlHop,         // us a hop
-  kLlRate,        // of the NIC rate
-  kTreeLlRate,    // GB/s of a tree's LL messages
-  kSimpleHop,     // us
-  kTreeStart,     // us
-  kTreeSync,      // us a loop
-  kEfficiency,    // of the NIC rate, large messages of collectives
-  kP2pEfficiency, // of the NIC rate, large messages of sends and receives
-  kP2pHop,        // us a message
+  kLlHop,           // us a hop, LL
+  kLl128Hop,        // us a hop, LL128
+  kSimpleHop,       // us a hop, Simple
+  kLlShare,         // of the NIC rate, LL
+  kTreeLlShare,     // of the NIC rate, LL trees
+  kSimpleStart,     // us, Simple ring and tree
+  kNvlsTreeStart,   // us
+  kNvlsTreeSync,    // us a loop
+  kEfficiency,      // of the NIC rate, long collectives
+  kTreeEfficiency,  // of the NIC rate, long tree all-reduces
+  kP2pEfficiency,   // of the NIC rate, long sends and receives
+  kP2pHop,          // us a message to another domain
   kCount,
 };
 inline constexpr std::size_t kNetworkTermCount = static_cast<std::size_t>(NetworkTerm::kCount);

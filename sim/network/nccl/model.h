@@ -5,9 +5,9 @@
 // them: all-reduce, broadcast and send/receive the message, all-gather the gathered buffer, reduce-scatter the input
 // buffer, all-to-all the whole send buffer of a rank (its own part included).
 //
-// Selection follows NCCL 2.28 (graph/tuning.cc, enqueue.cc); times follow the step structure of the algorithms with
-// constants that hang on the GPU generation, the link technology and the algorithm or protocol, never on a machine.
-// Only + - * / and square roots: the results feed simulated time.
+// Selection follows NCCL 2.18 to 2.30 (graph/tuning.cc, enqueue.cc; the version is part of the machine); times follow
+// the step structure of the algorithms with constants that hang on the GPU generation, the link technology and the
+// algorithm or protocol, never on a machine. Only + - * / and square roots: the results feed simulated time.
 // Invariants: fixed_us >= 0, bytes_us >= 0; one rank or no bytes to move still costs a start. More bytes are never
 // charged by a smaller bytes_us within one algorithm and protocol.
 // Ignores: tuner plug-ins' own cost tables, user buffer registration, symmetric-memory kernels, NCCL_* settings other
@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "sim/cluster/topology.h"
@@ -22,32 +23,15 @@
 
 namespace longhaul {
 
-enum class CpuVendor : std::uint8_t { kIntel, kAmd, kArm };
-
-// What NCCL sees of a cluster.
-struct NcclMachine {
-  NcclGpu gpu = NcclGpu::kHopper;
-  bool nvswitch = true;          // false: a direct NVLink between every two GPUs of a domain
-  double nvlink_rate = 370.8;    // GB/s one way, all links of a GPU, as NCCL counts them (20.0, 20.6, 40.1 a link)
-  int nvlink_links = 18;         // of a GPU, to the switch or to all its peers together
-  int gpus_per_domain = 8;       // GPUs that reach each other over NVLink
-  double nic_rate = 50;          // GB/s one way that a GPU has of the NICs, as rated; 0 if there is no network
-  int nics_per_domain = 8;
-  NcclNetwork network = NcclNetwork::kInfiniBand;
-  CpuVendor cpu = CpuVendor::kIntel;
-  bool sharp = false;            // the fabric reduces in its switches (CollNet)
-  bool nvls = true;              // NVLink multicast is there and NCCL_NVLS_ENABLE is not 0; needs Hopper or later
-};
-
-// From what the topology says; constants that it cannot know (NCCL's rate of a link) come from the generation.
-NcclMachine nccl_machine(const Topology& topology);
+// NCCL of PyTorch 2.9, and of most measured tables that name none.
+inline constexpr int kNcclVersion = 22707;
 
 enum class NcclCollective : std::uint8_t {
   kAllReduce,
   kAllGather,
   kReduceScatter,
   kAllToAll,
-  kSendRecv,   // nccl-tests' sendrecv_perf: every rank sends to the next and receives from the one before
+  kSendRecv,  // nccl-tests' sendrecv_perf: every rank sends to the next and receives from the one before
   kBroadcast,
 };
 
@@ -68,6 +52,27 @@ std::string_view nccl_name(NcclCollective collective);  // "all_reduce", as the 
 std::string_view nccl_name(NcclAlgorithm algorithm);    // "ring"
 std::string_view nccl_name(NcclProtocol protocol);      // "LL128"
 
+// What NCCL sees of a cluster.
+struct NcclMachine {
+  NcclGpu gpu = NcclGpu::kHopper;
+  bool nvswitch = true;        // false: a direct NVLink between every two GPUs of a domain
+  double nvlink_rate = 370.8;  // GB/s one way, all links of a GPU, as NCCL counts them (20.0, 20.6, 40.1 a link)
+  int nvlink_links = 18;       // of a GPU, to the switch or to all its peers together
+  double memory_rate = 3350;   // GB/s of the GPU's memory, as rated
+  int gpus_per_domain = 8;     // GPUs that reach each other over NVLink
+  double nic_rate = 50;        // GB/s one way that a GPU has of the NICs, as rated; 0 if there is no network
+  int nics_per_domain = 8;
+  NcclNetwork network = NcclNetwork::kInfiniBand;
+  HostCpu cpu = HostCpu::kIntel;
+  bool sharp = false;          // the fabric reduces in its switches (CollNet)
+  int version = kNcclVersion;  // NCCL's: 10000 major + 100 minor + patch; its tables and cuts changed over time
+  bool nvls = true;            // NVLink multicast is there and NCCL_NVLS_ENABLE is not 0; needs Hopper or later
+  std::optional<NcclAlgorithm> forced = {};  // NCCL_ALGO; where it is not allowed, NCCL chooses freely
+};
+
+// From what the topology says; constants that it cannot know (NCCL's rate of a link) come from the generation.
+NcclMachine nccl_machine(const Topology& topology);
+
 // One collective of `ranks` ranks, `per_domain` in each of `domains` NVLink domains (the largest number if uneven).
 struct NcclCall {
   NcclCollective collective = NcclCollective::kAllReduce;
@@ -80,14 +85,14 @@ struct NcclCall {
 // A group of sends and receives that start together (ncclGroupStart .. ncclGroupEnd), seen from its busiest rank.
 // Parts that a rank sends to itself do not count.
 struct NcclExchange {
-  int ranks = 2;             // of the communicator
-  int domains = 1;           // that the communicator spans
-  int near_peers = 0;        // most peers that a rank sends to (or receives from) in its NVLink domain
-  int far_peers = 0;         // most in other domains
-  double near_message = 0;   // largest message between two ranks of a domain, bytes
-  double far_message = 0;    // largest message between two domains, bytes
-  double near_bytes = 0;     // largest sum that a rank sends or receives in its domain
-  double far_bytes = 0;      // largest sum that a rank sends or receives over the network
+  int ranks = 2;            // of the communicator
+  int domains = 1;          // that the communicator spans
+  int near_peers = 0;       // most peers that a rank sends to (or receives from) in its NVLink domain
+  int far_peers = 0;        // most in other domains
+  double near_message = 0;  // largest message between two ranks of a domain, bytes
+  double far_message = 0;   // largest message between two domains, bytes
+  double near_bytes = 0;    // largest sum that a rank sends or receives in its domain
+  double far_bytes = 0;     // largest sum that a rank sends or receives over the network
 };
 
 struct NcclTime {

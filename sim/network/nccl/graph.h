@@ -1,0 +1,38 @@
+// The channels that NCCL lays over a machine: what its graph search finds, as far as the choice of an algorithm and the
+// time of a call need it. Sources: NCCL 2.28 graph/search.cc (speeds tried, duplication), graph/connect.cc (doubling of
+// channels), graph/topo.h (rate of a link), transport/nvls.cc (heads and channels), graph/paths.cc (channels a peer).
+#pragma once
+
+#include "sim/network/nccl/model.h"
+
+namespace longhaul {
+
+struct NcclGraph {
+  int ring_channels = 1;        // as the search counts them; ring_channels * ring_rate is NCCL's bus bandwidth
+  double ring_rate = 0;         // GB/s a channel
+  int collective_channels = 2;  // that ring and tree kernels may use
+  int nvls_heads = 0;           // 0: no NVLS
+  double nvls_rate = 0;         // GB/s a head
+  double nvls_inter_rate = 0;   // GB/s a head over the network; nvls_rate inside one domain
+  int nvls_channels = 0;
+  double nvlink_rate = 0;  // GB/s one way that a rank of this group reaches inside its domain
+
+  double ring_bus_rate() const { return ring_channels * ring_rate; }
+};
+
+// Of a communicator with `per_domain` ranks in each of `domains` domains.
+NcclGraph nccl_graph(const NcclMachine& machine, int domains, int per_domain);
+
+// GB/s one way that `per_domain` ranks have of their domain's NICs together, as rated.
+double domain_network_rate(const NcclMachine& machine, int per_domain);
+
+struct P2pPlan {
+  bool ll = false;   // LL, else Simple
+  int channels = 1;  // that the message is spread over
+};
+
+// How a message of `bytes` between two ranks is sent (enqueue.cc:addP2pToPlan). Until 2.28 LL reached up to 16 KiB for
+// each channel that a peer may have, and its parts were cut at 8 KiB; since 2.29 it is 16 KiB for each one used.
+P2pPlan p2p_plan(const NcclMachine& machine, int ranks, int domains, double bytes);
+
+}  // namespace longhaul

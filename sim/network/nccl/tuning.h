@@ -1,0 +1,37 @@
+// NCCL's own estimate of a call, and the choice that follows from it: graph/tuning.cc (ncclTopoTuneModel,
+// ncclTopoGetAlgoTime) and enqueue.cc (topoGetAlgoInfo, calcCollChunking, scheduleCollTasksToPlan) of NCCL 2.28.
+//
+// The estimate only chooses; how long the call really takes is nccl_time's matter. Times in us, rates in GB/s.
+#pragma once
+
+#include <optional>
+
+#include "sim/network/nccl/graph.h"
+#include "sim/network/nccl/model.h"
+
+namespace longhaul {
+
+struct NcclChoice {
+  NcclAlgorithm algorithm = NcclAlgorithm::kRing;
+  NcclProtocol protocol = NcclProtocol::kSimple;
+  int channels = 1;
+};
+
+// nullopt: NCCL does not allow this algorithm with this protocol here.
+std::optional<double> nccl_estimate(const NcclMachine& machine, const NcclGraph& graph, const NcclCall& call,
+                                    NcclAlgorithm algorithm, NcclProtocol protocol);
+
+// The allowed pair with the least estimate, and its channels. Not for all-to-all and send/receive.
+NcclChoice nccl_choose(const NcclMachine& machine, const NcclGraph& graph, const NcclCall& call);
+
+// Channels that NCCL starts for the pair: fewer while a call is short.
+int nccl_channels(const NcclMachine& machine, const NcclGraph& graph, const NcclCall& call, NcclAlgorithm algorithm,
+                  NcclProtocol protocol);
+
+// Bytes of one NVLS or NVLSTree chunk of a call of `bytes`.
+double nvls_chunk(const NcclMachine& machine, const NcclGraph& graph, const NcclCall& call, NcclAlgorithm algorithm);
+
+// Bytes of one chunk of an LL128 tree.
+double ll128_tree_chunk(const NcclCall& call, int channels);
+
+}  // namespace longhaul
