@@ -37,7 +37,8 @@ AttentionGradients attention_reference_backward(const ReferenceShape& shape, std
                                                 std::span<const Bf16> v, std::span<const Bf16> d_o);
 
 // o, lse (rows x heads) of the union of two disjoint sets of keys, from each set's (o, lse), for rows of `head_dim`:
-// lse = log(exp a + exp b), o = the mean weighted by exp(a - lse), exp(b - lse). Both minus infinity: 0, minus infinity.
+// lse = log(exp a + exp b), o = the mean weighted by exp(a - lse), exp(b - lse). Both minus infinity: 0, minus
+// infinity.
 void merge_reference(std::vector<double>& o, std::vector<double>& lse, std::span<const double> part_o,
                      std::span<const double> part_lse, std::int64_t head_dim);
 

@@ -25,16 +25,11 @@ constexpr int kDim = kHopperHeadDim;
 constexpr int kRows = kHopperTileRows;
 constexpr int kKeys = kHopperTileKeys;
 constexpr int kStages = 2;
-constexpr int kConsumers = 2;                       // warpgroups
+constexpr int kConsumers = 2;  // warpgroups
 constexpr int kThreads = 128 * (kConsumers + 1);
-constexpr int kConsumerThreads = 128 * kConsumers;
-constexpr int kConsumerWarps = 4 * kConsumers;
 constexpr std::uint32_t kQueryBytes = kRows * kDim * 2;
 constexpr std::uint32_t kKeyBytes = kKeys * kDim * 2;
-constexpr std::uint32_t kQueryHalf = kRows * 128;   // bytes from columns 0-63 to columns 64-127
-constexpr std::uint32_t kKeyHalf = kKeys * 128;
 constexpr int kWorkSlots = 2;
-constexpr int kNoWork = -1;
 
 struct __align__(1024) Shared {
   std::uint8_t q[kQueryBytes];
@@ -46,6 +41,15 @@ struct __align__(1024) Shared {
   Barrier work_full[kWorkSlots], work_empty[kWorkSlots];
   int work[kWorkSlots];
 };
+
+// Other architectures of the same build get an empty kernel; PieceAttention does not launch it there.
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+constexpr int kConsumerThreads = 128 * kConsumers;
+constexpr int kConsumerWarps = 4 * kConsumers;
+constexpr std::uint32_t kQueryHalf = kRows * 128;  // bytes from columns 0-63 to columns 64-127
+constexpr std::uint32_t kKeyHalf = kKeys * 128;
+constexpr int kNoWork = -1;
 
 // Place in a ring of slots and the parity of the present round.
 template <int kSlots>
@@ -127,8 +131,7 @@ class Producer {
   }
 
   __device__ void copy_into(std::uint8_t (&tiles)[kStages][kKeyBytes], Barrier (&full)[kStages],
-                            Barrier (&empty)[kStages], Ring<kStages>& ring, const CUtensorMap& map, int row,
-                            int head) {
+                            Barrier (&empty)[kStages], Ring<kStages>& ring, const CUtensorMap& map, int row, int head) {
     wait(empty[ring.slot], ring.parity ^ 1);
     arrive_expecting(full[ring.slot], kKeyBytes);
     copy_tile(tiles[ring.slot], map, full[ring.slot], row, head);
@@ -293,6 +296,8 @@ __device__ void make_barriers(Shared& shared) {
   fence_barrier_init();
 }
 
+#endif  // sm_90a
+
 __global__ void __launch_bounds__(kThreads, 1)
     hopper_forward_kernel(const __grid_constant__ HopperMaps maps, const __grid_constant__ HopperForwardArgs args) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -323,8 +328,8 @@ void launch_hopper_forward(const HopperMaps& maps, const HopperForwardArgs& args
   const std::int64_t items = static_cast<std::int64_t>(args.tiles.tile_count) * args.out.q_heads;
   if (items == 0) return;
   constexpr std::size_t kBytes = sizeof(Shared) + 1024;  // room to align
-  LH_CUDA_CHECK(
-      cudaFuncSetAttribute(hopper_forward_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kBytes)));
+  LH_CUDA_CHECK(cudaFuncSetAttribute(hopper_forward_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(kBytes)));
   const auto blocks = static_cast<unsigned>(items < multiprocessors ? items : multiprocessors);
   hopper_forward_kernel<<<blocks, kThreads, kBytes, stream>>>(maps, args);
   LH_CUDA_CHECK(cudaGetLastError());

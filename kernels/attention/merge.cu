@@ -65,7 +65,11 @@ __global__ void __launch_bounds__(kThreads)
   load(o + to * shape.head_dim + column, a);
   load(part_o + from * shape.head_dim + column, b);
 #pragma unroll
-  for (int i = 0; i < kVector; ++i) a[i] = (old_weight * a[i] + new_weight * b[i]) / sum;
+  for (int i = 0; i < kVector; ++i) {
+    // A side without keys may hold anything.
+    const float old_part = old_weight > 0 ? old_weight * a[i] : 0.0F;
+    a[i] = (old_part + (new_weight > 0 ? new_weight * b[i] : 0.0F)) / sum;
+  }
   save(a, o + to * shape.head_dim + column);
   if (column == 0) lse[to] = top + logf(sum);
 }

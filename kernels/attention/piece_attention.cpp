@@ -28,8 +28,7 @@ int device_attribute(cudaDeviceAttr attribute) {
 }
 
 int device_capability() {
-  return 10 * device_attribute(cudaDevAttrComputeCapabilityMajor) +
-         device_attribute(cudaDevAttrComputeCapabilityMinor);
+  return 10 * device_attribute(cudaDevAttrComputeCapabilityMajor) + device_attribute(cudaDevAttrComputeCapabilityMinor);
 }
 
 PieceAttention::Kernel kernel_for(const AttentionShape& shape, int capability) {
@@ -110,8 +109,8 @@ PiecePlan PieceAttention::plan(std::span<const Piece> pieces, std::int64_t q_row
   const TilePlan plan = plan_tiles(pieces, q_rows, k_rows, hopper ? kHopperTileRows : kPortableTileRows,
                                    hopper ? kHopperTileKeys : kPortableTileKeys);
   if (plan.tiles.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max() / 2 / shape_.q_heads)) {
-    throw std::invalid_argument(
-        fmt::format("attention: {} query tiles of {} heads overflow 2^30 work items", plan.tiles.size(), shape_.q_heads));
+    throw std::invalid_argument(fmt::format("attention: {} query tiles of {} heads overflow 2^30 work items",
+                                            plan.tiles.size(), shape_.q_heads));
   }
   return PiecePlan(plan, stream);
 }

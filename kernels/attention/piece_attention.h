@@ -2,10 +2,10 @@
 // documents, context-parallel shards, block diffusion.
 //
 // A query's output is the softmax over all keys that the pieces naming its row let it see (a pair named by two pieces
-// counts twice). Tensors are token rows in device memory: q and o q_rows x q_heads x head_dim, k and v k_rows x kv_heads
-// x head_dim, bf16, 16-byte aligned; lse q_rows x q_heads, fp32, natural logarithm. Query head h reads key head
-// h / (q_heads / kv_heads). Every row of o and lse is written: rows that see no key get 0 and minus infinity. All rows
-// of k and v must hold finite numbers, also those that no piece names: a masked value is multiplied by 0.
+// counts twice). Tensors are token rows in device memory: q and o q_rows x q_heads x head_dim, k and v k_rows x
+// kv_heads x head_dim, bf16, 16-byte aligned; lse q_rows x q_heads, fp32, natural logarithm. Query head h reads key
+// head h / (q_heads / kv_heads). Every row of o and lse is written: rows that see no key get 0 and minus infinity. All
+// rows of k and v must hold finite numbers, also those that no piece names: a masked value is multiplied by 0.
 //
 // Two kernels: wgmma and bulk copies (Hopper, head dimension 128), and mma.sync (sm_80 and up, 64, 128 and 256).
 #pragma once

@@ -31,10 +31,10 @@ __device__ void copy_rows(__nv_bfloat16* to, const __nv_bfloat16* from, int firs
     const bool inside = first + row < rows;
     const std::int64_t place = (static_cast<std::int64_t>(inside ? first + row : 0) * heads + head) * kDim + unit * 8;
     const int bytes = inside ? 16 : 0;  // of the source; the rest of the 16 is zeroed
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(
-                     shared_address(to + row * (kDim + kPad) + unit * 8)),
-                 "l"(from + place), "r"(bytes)
-                 : "memory");
+    asm volatile(
+        "cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared_address(to + row * (kDim + kPad) + unit * 8)),
+        "l"(from + place), "r"(bytes)
+        : "memory");
   }
   asm volatile("cp.async.commit_group;\n" ::: "memory");
 }

@@ -149,9 +149,8 @@ TilePlan plan_tiles(std::span<const Piece> pieces, std::int64_t q_rows, std::int
     plan.pieces.push_back(rule_of(pieces[i]));
   }
   add_all_tiles(plan, pieces);
-  std::stable_sort(plan.tiles.begin(), plan.tiles.end(), [](const AttentionTile& a, const AttentionTile& b) {
-    return a.key_tiles > b.key_tiles;
-  });
+  std::stable_sort(plan.tiles.begin(), plan.tiles.end(),
+                   [](const AttentionTile& a, const AttentionTile& b) { return a.key_tiles > b.key_tiles; });
   return plan;
 }
 

@@ -47,8 +47,7 @@ LH_HOST_DEVICE inline std::int32_t keys_below(const PieceRule& piece, std::int32
 LH_HOST_DEVICE inline KeySpan visible_keys(const PieceRule& piece, std::int32_t query) {
   if (piece.rule == KeyRule::kFull) return {0, piece.k_count};
   const std::int32_t token =
-      piece.q_token +
-      (piece.q_run == 0 ? query : query / piece.q_run * piece.q_stride + query % piece.q_run);
+      piece.q_token + (piece.q_run == 0 ? query : query / piece.q_run * piece.q_stride + query % piece.q_run);
   if (piece.rule == KeyRule::kCausal) return {0, keys_below(piece, token + 1)};
   const std::int32_t block_begin = token / piece.block * piece.block;
   const std::int32_t before = keys_below(piece, block_begin);
