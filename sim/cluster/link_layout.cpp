@@ -92,7 +92,9 @@ std::vector<LinkClass> link_classes_of(const Topology& topology) {
   if (topology.routing == Routing::kSpread) nic.rated.value *= topology.nics_per_gpu();
   LinkClass leaf = topology.nic;
   leaf.name = "leaf";
-  leaf.rated.value *= nics_of_leaf(topology) / topology.oversubscription / fabric.spines;
+  // The NICs of a GPU that are one link hang on leaves that are one leaf.
+  leaf.rated.value *= static_cast<double>(topology.nodes_per_leaf) * topology.nics_per_node / fabric.rails /
+                      topology.oversubscription / fabric.spines;
   leaf.latency = half(topology.spine_latency);
   LinkClass spine = topology.nic;
   spine.name = "spine";

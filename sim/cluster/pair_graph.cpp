@@ -44,15 +44,18 @@ class PairGraph::Impl {
         choice_(choice),
         down_(down) {
     nodes_ = pattern.relation == NodeRelation::kSameNode ? 1 : 2;
-    for (int node = 0; node < nodes_; ++node) add_node(node);
-    add_domain();
+    for (Side* side : {&before_, &after_}) {
+      for (int node = 0; node < nodes_; ++node) add_node(*side, node);
+      add_domain(*side);
+    }
+    for (int node = 0; node < nodes_; ++node) add_nics(node);
     add_network();
   }
 
-  int target_node() const { return nodes_ - 1; }
+  std::size_t target_node() const { return static_cast<std::size_t>(nodes_ - 1); }
 
   std::vector<std::optional<PartRoute>> routes_from(int from) const {
-    const Vertex source = gpus_[0][static_cast<std::size_t>(from)];
+    const Vertex source = before_.gpus[0][static_cast<std::size_t>(from)];
     std::vector<Vertex> parents(boost::num_vertices(graph_));
     std::vector<std::int64_t> distances(boost::num_vertices(graph_));
     boost::dijkstra_shortest_paths(graph_, source,
@@ -67,8 +70,10 @@ class PairGraph::Impl {
       if (distances[parent] + graph_[edge].weight == distances[to]) tree[to] = edge;
     }
     std::vector<std::optional<PartRoute>> routes;
-    for (const Vertex target : gpus_[static_cast<std::size_t>(target_node())]) {
-      routes.push_back(path(tree, source, target));
+    for (std::size_t to = 0; to < static_cast<std::size_t>(layout_.gpus); ++to) {
+      const Vertex by_nvlink = before_.gpus[target_node()][to];
+      const Vertex by_network = after_.gpus[target_node()][to];
+      routes.push_back(path(tree, source, distances[by_nvlink] <= distances[by_network] ? by_nvlink : by_network));
     }
     return routes;
   }
@@ -111,16 +116,24 @@ class PairGraph::Impl {
 
   LinkOwner node_owner(int node) const { return node == 0 ? LinkOwner::kSourceNode : LinkOwner::kTargetNode; }
 
-  void add_node(int node) {
-    const auto& gpus = gpus_.emplace_back(add_vertices(layout_.gpus));
+  // GPUs and NVSwitches stand twice in the graph, before and after the network: no route passes the network twice, and
+  // none is relayed by a GPU elsewhere.
+  struct Side {
+    int number = 0;
+    std::vector<std::vector<Vertex>> gpus;  // by node
+    std::vector<Vertex> nvswitches;
+  };
+
+  void add_node(Side& side, int node) {
+    const auto& gpus = side.gpus.emplace_back(add_vertices(layout_.gpus));
     const auto link = [&](int index) { return EdgeProperties{0, node_owner(node), index}; };
     if (topology_.node_fabric == NodeFabric::kNvSwitch) {
       // One switch system for a whole domain, unless it has two levels.
-      if (node == 0 || topology_.nvswitch || !pattern_.joined) nvswitches_.push_back(boost::add_vertex(graph_));
-      const Vertex nvswitch = nvswitches_.back();
+      if (node == 0 || topology_.nvswitch || !pattern_.joined) side.nvswitches.push_back(boost::add_vertex(graph_));
+      const Vertex nvswitch = side.nvswitches.back();
       for (int gpu = 0; gpu < layout_.gpus; ++gpu) {
         const Vertex vertex = gpus[static_cast<std::size_t>(gpu)];
-        add_edge(vertex, nvswitch, kNvLinkCost, link(layout_.nvlink_up(gpu)), node);
+        add_edge(vertex, nvswitch, kNvLinkCost, link(layout_.nvlink_up(gpu)), side.number);
         add_edge(nvswitch, vertex, kNvLinkCost, link(layout_.nvlink_down(gpu)));
       }
     } else {
@@ -128,16 +141,14 @@ class PairGraph::Impl {
         for (int peer = 0; peer < layout_.gpus; ++peer) {
           if (gpu == peer) continue;
           add_edge(gpus[static_cast<std::size_t>(gpu)], gpus[static_cast<std::size_t>(peer)], kNvLinkCost,
-                   link(layout_.nvlink(gpu, peer)), node);
+                   link(layout_.nvlink(gpu, peer)), side.number);
         }
       }
     }
-    add_nics(node, gpus);
   }
 
-  // GPU to PCIe switch to NIC; GPUs that share a NIC share the switch. The two directions are vertices of their own: no
-  // route turns back in a NIC or a PCIe switch.
-  void add_nics(int node, const std::vector<Vertex>& gpus) {
+  // GPU to PCIe switch to NIC; GPUs that share a NIC share the switch.
+  void add_nics(int node) {
     const auto& out = nics_out_.emplace_back(add_vertices(layout_.nics));
     const auto& in = nics_in_.emplace_back(add_vertices(layout_.nics));
     const auto link = [&](int index) { return EdgeProperties{0, node_owner(node), index}; };
@@ -149,9 +160,11 @@ class PairGraph::Impl {
         switch_out = boost::add_vertex(graph_);
         switch_in = boost::add_vertex(graph_);
       }
-      const Vertex vertex = gpus[static_cast<std::size_t>(gpu)];
-      add_edge(vertex, switch_out, kPcieCost, topology_.pcie ? link(layout_.pcie_out(gpu)) : EdgeProperties{});
-      add_edge(switch_in, vertex, kPcieCost, topology_.pcie ? link(layout_.pcie_in(gpu)) : EdgeProperties{});
+      const auto place = static_cast<std::size_t>(gpu);
+      const Vertex from = before_.gpus[static_cast<std::size_t>(node)][place];
+      const Vertex to = after_.gpus[static_cast<std::size_t>(node)][place];
+      add_edge(from, switch_out, kPcieCost, topology_.pcie ? link(layout_.pcie_out(gpu)) : EdgeProperties{});
+      add_edge(switch_in, to, kPcieCost, topology_.pcie ? link(layout_.pcie_in(gpu)) : EdgeProperties{});
       for (int port = 0; !shares && port < layout_.ports; ++port) {
         const auto preference = places_after(port, choice_.port, layout_.ports);
         if (!preference) continue;
@@ -162,11 +175,11 @@ class PairGraph::Impl {
     }
   }
 
-  void add_domain() {
+  void add_domain(const Side& side) {
     if (!topology_.nvswitch || !pattern_.joined || nodes_ == 1) return;
     const Vertex second = boost::add_vertex(graph_);
     for (int node = 0; node < 2; ++node) {
-      const Vertex first = nvswitches_[static_cast<std::size_t>(node)];
+      const Vertex first = side.nvswitches[static_cast<std::size_t>(node)];
       add_edge(first, second, kNvLinkCost, {0, node_owner(node), layout_.nvswitch_up()});
       add_edge(second, first, kNvLinkCost, {0, node_owner(node), layout_.nvswitch_down()});
     }
@@ -236,10 +249,10 @@ class PairGraph::Impl {
   int nodes_ = 1;
   std::int64_t edges_ = 0;
   Graph graph_;
-  std::vector<std::vector<Vertex>> gpus_;
   std::vector<std::vector<Vertex>> nics_out_;
   std::vector<std::vector<Vertex>> nics_in_;
-  std::vector<Vertex> nvswitches_;
+  Side before_{0, {}, {}};
+  Side after_{1, {}, {}};
 };
 
 PairGraph::PairGraph(const Topology& topology, PairPattern pattern, PathChoice choice, const DownLinks* down)
