@@ -1,0 +1,216 @@
+// Our attention kernels and the merge of partial outputs against the CPU references. Outputs start as NaN, so that an
+// element that was never written fails.
+
+#include "kernels/attention/piece_attention.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <string>
+#include <tuple>
+
+#include "kernels/attention/merge.h"
+#include "kernels/common/stream.h"
+#include "tests/gpu/attention_cases.h"
+#include "tests/gpu/attention_check.h"
+#include "tests/gpu/device.h"
+
+namespace longhaul {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+using Kernel = PieceAttention::Kernel;
+
+int capability() {
+  int device = 0, major = 0, minor = 0;
+  LH_CUDA_CHECK(cudaGetDevice(&device));
+  LH_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  LH_CUDA_CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
+  return 10 * major + minor;
+}
+
+AttentionShape heads_of(const ReferenceShape& shape) {
+  return {static_cast<int>(shape.q_heads), static_cast<int>(shape.kv_heads), static_cast<int>(shape.head_dim)};
+}
+
+struct Rows {
+  std::vector<Bf16> q, k, v;
+};
+Rows rows_of(const ReferenceShape& shape, float query_scale) {
+  return {random_rows(shape.q_rows * shape.q_heads * shape.head_dim, 1, query_scale),
+          random_rows(shape.k_rows * shape.kv_heads * shape.head_dim, 2),
+          random_rows(shape.k_rows * shape.kv_heads * shape.head_dim, 3)};
+}
+
+struct Output {
+  std::vector<Bf16> o;
+  std::vector<float> lse;
+};
+
+// `launches` times into the same poisoned buffers.
+Output run(PieceAttention& attention, const AttentionCase& test, const Rows& in, int launches = 1) {
+  Stream stream;
+  DeviceBuffer<Bf16> q(in.q.size()), k(in.k.size()), v(in.v.size()), o(in.q.size());
+  DeviceBuffer<float> lse(static_cast<std::size_t>(test.shape.q_rows * test.shape.q_heads));
+  q.upload(in.q, stream.get());
+  k.upload(in.k, stream.get());
+  v.upload(in.v, stream.get());
+  const PiecePlan plan = attention.plan(test.pieces, test.shape.q_rows, test.shape.k_rows, stream.get());
+  for (int i = 0; i < launches; ++i) {
+    o.poison(stream.get());
+    lse.poison(stream.get());
+    attention.forward(plan, q.data(), k.data(), v.data(), o.data(), lse.data(), stream.get());
+  }
+  return {o.download(stream.get()), lse.download(stream.get())};
+}
+
+// Values are below 1. A probability in bf16 errs by 2^-9 of itself, so their mean by 2^-9 at most; rounding the result
+// to bf16 adds as much. The log-sum-exp is fp32 throughout: scores below 2^7 at worst, a few roundings of 2^-24 each,
+// 2^-22 of each exponential (ex2.approx), logf 2^-23 of a number below 8: under 1e-4 for large scores, 1e-5 else.
+void expect_attention(const AttentionCase& test, const Rows& in, const Output& out, double lse_bound) {
+  const AttentionReference want = attention_reference(test.shape, test.pieces, in.q, in.k, in.v);
+  expect_each_near(widened(out.o), want.o, 1.01 * 0x1p-8, "o");
+  expect_each_near(widened(out.lse), want.lse, lse_bound, "lse");
+}
+
+class PieceAttentionTest : public GpuTest<testing::TestWithParam<std::tuple<Kernel, AttentionCase>>> {
+ protected:
+  const AttentionCase& test() const { return std::get<1>(GetParam()); }
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
+    const std::string why = refusal(std::get<0>(GetParam()), heads_of(test().shape), capability());
+    if (!why.empty()) GTEST_SKIP() << why;
+  }
+};
+
+TEST_P(PieceAttentionTest, MatchesTheReference) {
+  PieceAttention attention(heads_of(test().shape), std::get<0>(GetParam()));
+  const Rows in = rows_of(test().shape, 1.0F);
+  expect_attention(test(), in, run(attention, test(), in), 1e-5);
+}
+
+// Scores of about +-20 x 16 / sqrt(3): one key takes nearly all of a row.
+TEST_P(PieceAttentionTest, MatchesTheReferenceOnLargeScores) {
+  PieceAttention attention(heads_of(test().shape), std::get<0>(GetParam()));
+  const Rows in = rows_of(test().shape, 16.0F);
+  expect_attention(test(), in, run(attention, test(), in), 1e-4);
+}
+
+TEST_P(PieceAttentionTest, RepeatsBitForBit) {
+  PieceAttention attention(heads_of(test().shape), std::get<0>(GetParam()));
+  const Rows in = rows_of(test().shape, 1.0F);
+  const Output once = run(attention, test(), in), again = run(attention, test(), in, 3);
+  EXPECT_TRUE(std::equal(once.o.begin(), once.o.end(), again.o.begin(),
+                         [](Bf16 a, Bf16 b) { return a.bits == b.bits; }));
+  EXPECT_EQ(once.lse, again.lse);
+}
+
+std::string name_of(const testing::TestParamInfo<std::tuple<Kernel, AttentionCase>>& info) {
+  const AttentionCase& test = std::get<1>(info.param);
+  return (std::get<0>(info.param) == Kernel::kHopper ? "hopper_" : "portable_") + test.name + "_" +
+         std::to_string(test.shape.head_dim);
+}
+
+INSTANTIATE_TEST_SUITE_P(Hopper, PieceAttentionTest,
+                         testing::Combine(testing::Values(Kernel::kHopper), testing::ValuesIn(attention_cases(128))),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Portable64, PieceAttentionTest,
+                         testing::Combine(testing::Values(Kernel::kPortable), testing::ValuesIn(attention_cases(64))),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Portable128, PieceAttentionTest,
+                         testing::Combine(testing::Values(Kernel::kPortable), testing::ValuesIn(attention_cases(128))),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Portable256, PieceAttentionTest,
+                         testing::Combine(testing::Values(Kernel::kPortable), testing::ValuesIn(attention_cases(256))),
+                         name_of);
+
+using PieceAttentionLimits = GpuTest<>;
+
+TEST_F(PieceAttentionLimits, NameWhatIsSupported) {
+  EXPECT_THAT([] { PieceAttention({8, 2, 96}); },
+              ThrowsMessage<std::invalid_argument>(HasSubstr("head dimension 96; supported are 64, 128 and 256")));
+  EXPECT_THAT([] { PieceAttention({8, 3, 128}); },
+              ThrowsMessage<std::invalid_argument>(HasSubstr("8 query heads for 3 key heads")));
+  EXPECT_THAT([] { PieceAttention({8, 2, 64}, Kernel::kHopper); },
+              ThrowsMessage<std::invalid_argument>(HasSubstr("the Hopper kernel has 128")));
+}
+
+TEST(PieceAttentionRefusal, NamesTheDevice) {
+  EXPECT_EQ(refusal(Kernel::kPortable, {1, 1, 128}, 75), "attention needs sm_80 or later; this device is sm_75");
+  EXPECT_EQ(refusal(Kernel::kHopper, {1, 1, 128}, 100), "the Hopper kernel needs sm_90; this device is sm_100");
+  EXPECT_EQ(refusal(Kernel::kHopper, {8, 2, 128}, 90), "");
+  EXPECT_EQ(refusal(Kernel::kPortable, {8, 2, 256}, 120), "");
+}
+
+class MergeTest : public GpuTest<testing::TestWithParam<int>> {};
+
+// Part row i goes to row list[i]; rows 4 and 9 have no keys so far, part row 2 has none, rows outside the list stay.
+TEST_P(MergeTest, MatchesTheReference) {
+  const int dim = GetParam(), heads = 3, rows = 12, part_rows = 5;
+  const std::vector<std::int32_t> list = {4, 0, 11, 7, 9};
+  std::vector<Bf16> o = random_rows(rows * heads * dim, 1), part = random_rows(part_rows * heads * dim, 2);
+  std::vector<float> lse, part_lse;
+  for (const Bf16 x : random_rows(rows * heads, 3, 8.0F)) lse.push_back(to_float(x));
+  for (const Bf16 x : random_rows(part_rows * heads, 4, 8.0F)) part_lse.push_back(to_float(x));
+  for (int h = 0; h < heads; ++h) {
+    for (const int row : {4, 9}) {
+      lse[static_cast<std::size_t>(row * heads + h)] = -INFINITY;
+      for (int d = 0; d < dim; ++d) o[static_cast<std::size_t>((row * heads + h) * dim + d)] = Bf16{};
+    }
+    part_lse[static_cast<std::size_t>(2 * heads + h)] = -INFINITY;
+  }
+  std::vector<double> want_o = widened(o), want_lse = widened(lse);
+  for (int i = 0; i < part_rows; ++i) {
+    const auto from = static_cast<std::size_t>(i * heads), to = static_cast<std::size_t>(list[static_cast<std::size_t>(i)] * heads);
+    const auto width = static_cast<std::size_t>(dim), count = static_cast<std::size_t>(heads);
+    std::vector<double> row(want_o.begin() + static_cast<std::ptrdiff_t>(to * width),
+                            want_o.begin() + static_cast<std::ptrdiff_t>((to + count) * width));
+    std::vector<double> row_lse(want_lse.begin() + static_cast<std::ptrdiff_t>(to),
+                                want_lse.begin() + static_cast<std::ptrdiff_t>(to + count));
+    merge_reference(row, row_lse, widened(std::span(part).subspan(from * width, count * width)),
+                    widened(std::span<const float>(part_lse).subspan(from, count)), dim);
+    std::copy(row.begin(), row.end(), want_o.begin() + static_cast<std::ptrdiff_t>(to * width));
+    std::copy(row_lse.begin(), row_lse.end(), want_lse.begin() + static_cast<std::ptrdiff_t>(to));
+  }
+  Stream stream;
+  DeviceBuffer<Bf16> device_o(o.size()), device_part(part.size());
+  DeviceBuffer<float> device_lse(lse.size()), device_part_lse(part_lse.size()), wide_o(o.size()), wide_lse(lse.size());
+  DeviceBuffer<std::int32_t> device_list(list.size());
+  device_o.upload(o, stream.get());
+  device_part.upload(part, stream.get());
+  device_lse.upload(lse, stream.get());
+  wide_lse.upload(lse, stream.get());
+  device_part_lse.upload(part_lse, stream.get());
+  device_list.upload(list, stream.get());
+  std::vector<float> o_fp32;
+  for (const Bf16 x : o) o_fp32.push_back(to_float(x));
+  wide_o.upload(o_fp32, stream.get());
+  const MergeShape shape{part_rows, heads, dim};
+  merge_partials(shape, device_part.data(), device_part_lse.data(), device_list.data(), device_o.data(),
+                 device_lse.data(), stream.get());
+  merge_partials(shape, device_part.data(), device_part_lse.data(), device_list.data(), wide_o.data(), wide_lse.data(),
+                 stream.get());
+  // |o| < 1: one rounding to bf16, 2^-9; in fp32 only expf's and the sums' few units of 2^-23.
+  expect_each_near(widened(device_o.download(stream.get())), want_o, 1.01 * 0x1p-9, "o");
+  expect_each_near(widened(wide_o.download(stream.get())), want_o, 0x1p-20, "fp32 o");
+  expect_each_near(widened(device_lse.download(stream.get())), want_lse, 4e-6, "lse");
+  EXPECT_EQ(device_lse.download(stream.get()), wide_lse.download(stream.get()));
+}
+
+INSTANTIATE_TEST_SUITE_P(HeadDims, MergeTest, testing::Values(64, 128, 256), testing::PrintToStringParamName());
+
+using MergeLimits = GpuTest<>;
+
+TEST_F(MergeLimits, NameWhatIsSupported) {
+  EXPECT_THAT([] { merge_partials({1, 1, 80}, nullptr, nullptr, nullptr, static_cast<Bf16*>(nullptr), nullptr, nullptr); },
+              ThrowsMessage<std::invalid_argument>(HasSubstr("head dimension 80; supported are 64, 128 and 256")));
+  EXPECT_THROW(
+      merge_partials({-1, 1, 64}, nullptr, nullptr, nullptr, static_cast<Bf16*>(nullptr), nullptr, nullptr),
+      std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace longhaul
