@@ -53,7 +53,7 @@ class NeighbourLoads {
   // holds one id a block limit.
   static NeighbourLoads among_gpus(int ranks, int rank, const std::vector<ncclUniqueId>& ids,
                                    const std::vector<int>& max_ctas, const std::vector<std::int64_t>& sizes);
-  // Collectives that last for tens of milliseconds (2 to 16 GiB, fewer where few blocks move them), at normal priority,
+  // Collectives that last for tens of milliseconds (12 GiB, less where few blocks move them), at normal priority,
   // and one such copy to the next GPU.
   static NeighbourLoads long_calls(int ranks, int rank, const std::vector<ncclUniqueId>& ids,
                                    const std::vector<int>& max_ctas);

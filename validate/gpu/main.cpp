@@ -67,6 +67,12 @@ std::optional<T> keep(Expected<T> value, Errors& errors) {
   return std::nullopt;
 }
 
+// Asked before CUDA is: a negative number is wrong on every host.
+void check_gpus(int asked, Errors& errors) {
+  if (asked < 0) errors.push_back({"<command line>", "--gpus", fmt::format("is {}", asked), "a number of GPUs", ""});
+}
+
+// All that CUDA sees when `asked` is 0. Throws LimitError where it sees none.
 int gpus_to_use(int asked, int at_least, Errors& errors) {
   const int visible = visible_gpus();
   const int gpus = asked == 0 ? visible : asked;
@@ -101,6 +107,8 @@ int run_collectives(const Arguments& arguments) {
   }
   options.fabric = arguments.fabric;
   options.graph = arguments.graph;
+  check_gpus(arguments.gpus, errors);
+  if (!errors.empty()) return report(errors);
   options.gpus = gpus_to_use(arguments.gpus, 2, errors);
   options.gpus_per_node = arguments.gpus_per_node == 0 ? visible_gpus() : arguments.gpus_per_node;
   if (!errors.empty()) return report(errors);
@@ -121,6 +129,8 @@ int run_overlap(const Arguments& arguments) {
   }
   options.max_ctas = arguments.max_ctas;
   options.covered = arguments.covered;
+  check_gpus(arguments.gpus, errors);
+  if (!errors.empty()) return report(errors);
   options.gpus = gpus_to_use(arguments.gpus, arguments.covered ? 2 : 1, errors);
   if (!errors.empty()) return report(errors);
   return measure_into(arguments, overlap_format(options), [&](ResultFile& file, const RankTeam::OnFault& on_fault) {

@@ -20,7 +20,7 @@ import time
 
 TOKENS, HEADS, KV_HEADS, HEAD_DIM = 16384, 32, 8, 128
 LOOP_MS, CALLS_OF_THE_LONGER, MAX_CALLS, MIN_SAMPLES, TURNS, MOST_TURNS = 15.0, 6, 1000, 9, 3, 6
-COVERED_TURNS, SLOW_DOWN, MOST_SLOW_DOWN, GIB = 4, 2.2, 20, 1 << 30
+COVERED_TURNS, SLOW_DOWN, MOST_SLOW_DOWN, MIB = 5, 2.0, 20, 1 << 20
 STATISTICS = ("ms", "min_ms", "max_ms", "mean_ms")
 KEY = ["compute", "beside", "bytes", "ctas", "priority", "gpus"]
 COLUMNS = KEY + [f"{what}_{s}" for what in ("alone", "together", "beside_alone", "beside_together") for s in STATISTICS]
@@ -119,7 +119,9 @@ class Pair:
         a, b = self.loop(compute, self.streams["compute"]), self.loop(beside, self.streams[priority])
         samples, slow_down, turn = [[], [], [], []], SLOW_DOWN, 0
         while turn < COVERED_TURNS:
-            samples[0] += self.alone((*a, calls(LOOP_MS, a[2])), 1)
+            # Compute alone follows a collective, as it does together: clocks that fall with power start as high.
+            samples[2] += self.alone((*b, 1), 0)
+            samples[0] += self.alone((*a, calls(b[2], a[2])), 1)
             samples[2] += self.alone((*b, 1), 0)
             self.dist.barrier(group=self.control)
             loops = [(*b, 1), (*a, calls(slow_down * b[2], a[2]))]
@@ -207,8 +209,9 @@ def rank_main(rank, world, options):
         if ctas > 0:
             config.config.max_ctas = ctas
         groups[ctas] = dist.new_group(backend="nccl", pg_options=config)
-    # A block of NCCL moves about 20 GB/s between two H200: long calls last about 50 ms.
-    sizes = {ctas: [min(ctas or 16, 16) * GIB] if options.covered else options.sizes for ctas in options.ctas}
+    # A block of NCCL moves about 20 GB/s between two H200: long calls last 30 to 60 ms.
+    long_sizes = {ctas: [min(ctas or 16, 16) * 1024 * MIB] for ctas in options.ctas}
+    sizes = long_sizes if options.covered else {ctas: options.sizes for ctas in options.ctas}
     count = max(size for row in sizes.values() for size in row) // 4
     send, receive = torch.rand(count, device="cuda"), torch.zeros(count, device="cuda")
     pair = Pair(torch, dist, control)
@@ -254,7 +257,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", required=True, help="CSV file to write")
     parser.add_argument("--covered", action="store_true", help="one long collective beside the compute loop")
-    parser.add_argument("--sizes", type=numbers, default=[64 << 20, 256 << 20, GIB], help="bytes")
+    parser.add_argument("--sizes", type=numbers, default=[64 * MIB, 256 * MIB, 1024 * MIB], help="bytes")
     parser.add_argument("--ctas", type=numbers, default=[0, 16, 8, 4], help="limits of NCCL's blocks; 0: NCCL's choice")
     options = parser.parse_args()
     try:
