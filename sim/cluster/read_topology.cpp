@@ -96,6 +96,7 @@ void read_graph(JsonReader& reader, Topology& topology, std::size_t errors_befor
   const GraphDefaults defaults{topology.nvlink, topology.nic, topology.pcie, topology.routing == Routing::kSpread,
                                topology.gpus_per_node};
   topology.graph = parse_graph(*graph, reader.file(), reader.child_path("graph"), defaults, reader.errors());
+  if (reader.errors().size() > errors_before) return;
   const int nodes = static_cast<int>(topology.graph->gpus.size()) / std::max(1, topology.gpus_per_node);
   if (topology.nodes && *topology.nodes != nodes) {
     reader.add_error("nodes", fmt::format("is {}", *topology.nodes), fmt::format("{}, as the graph has", nodes));

@@ -30,6 +30,93 @@ TEST(Bisection, OversubscribedLeaves) {
   EXPECT_DOUBLE_EQ(bisection(topology, 48), 8 * 24e9 + 8 * 24e9);
 }
 
+Topology tree(NetworkFabric fabric, int nodes_per_leaf, double leaf_over, int leaves_per_pod, double spine_over) {
+  Topology topology = shipped("dgx-a100-hdr");
+  topology.network_fabric = fabric;
+  topology.nodes_per_leaf = nodes_per_leaf;
+  topology.oversubscription = leaf_over;
+  topology.leaves_per_pod = leaves_per_pod;
+  topology.spine_oversubscription = spine_over;
+  return topology;
+}
+
+// Two levels, L leaves of n nodes of 8 NICs of 24 GB/s, halves at a leaf's border: min(leaves of a half, L/2) uplinks
+// of n x 8 x 24 / f carry, whether the 8 NICs of a node hang on one leaf or on eight.
+TEST(Bisection, TwoLevels) {
+  for (const NetworkFabric fabric : {NetworkFabric::kRails, NetworkFabric::kFatTree}) {
+    for (const double f : {1.0, 1.5, 3.0}) {
+      EXPECT_DOUBLE_EQ(bisection(tree(fabric, 4, f, 0, 1), 8 * 4 * 6), 3 * 4 * 8 * 24e9 / f);
+    }
+  }
+}
+
+// Three levels: 4 pods of 2 leaves of 2 nodes. Halves are two pods each; a pod's way to the core carries
+// 2 x 2 x 8 x 24 / (f x g). Three pods: the border is in the second, after one of its two leaves: pod 0 sends up what
+// its way to the core carries, leaf 2 of pod 1 its uplinks to the spine: 4 x 192 / (f g) + 2 x 192 / f.
+TEST(Bisection, ThreeLevels) {
+  for (const NetworkFabric fabric : {NetworkFabric::kRails, NetworkFabric::kFatTree}) {
+    for (const double f : {1.0, 2.0}) {
+      for (const double g : {1.0, 2.0, 5.0}) {
+        const double node = 8 * 24e9;
+        EXPECT_DOUBLE_EQ(bisection(tree(fabric, 2, f, 2, g), 8 * 16), 2 * 4 * node / (f * g));
+        EXPECT_DOUBLE_EQ(bisection(tree(fabric, 2, f, 2, g), 8 * 12), 4 * node / (f * g) + 2 * node / f);
+      }
+    }
+  }
+}
+
+// Levels of the same tree, smallest first: 8 GPUs of a node, 16 of a leaf (full NICs of one node), 32 of a pod (a
+// leaf's uplinks), all 128 (two pods' ways to the core).
+TEST(Bisection, ByLevel) {
+  const auto levels = bisections(*make_cluster(tree(NetworkFabric::kRails, 2, 2, 2, 4), 128));
+  const double node = 8 * 24e9;
+  ASSERT_EQ(levels.size(), 4u);
+  EXPECT_EQ(levels[0].level, "node");
+  EXPECT_DOUBLE_EQ(levels[0].rate.value, 4 * 240e9);
+  EXPECT_EQ(levels[1].level, "leaf");
+  EXPECT_EQ(levels[1].gpus, 16);
+  EXPECT_DOUBLE_EQ(levels[1].rate.value, node);
+  EXPECT_EQ(levels[2].level, "pod");
+  EXPECT_EQ(levels[2].gpus, 32);
+  EXPECT_DOUBLE_EQ(levels[2].rate.value, 2 * node / 2);
+  EXPECT_EQ(levels[3].level, "cluster");
+  EXPECT_DOUBLE_EQ(levels[3].rate.value, 2 * 4 * node / (2 * 4));
+}
+
+// The same with every uplink apart: the sum of a level's links does not change.
+TEST(Bisection, OfHashedLinksIsThatOfSpreadOnes) {
+  for (const double f : {1.0, 2.0}) {
+    Topology topology = tree(NetworkFabric::kRails, 2, f, 2, 2);
+    const double spread = bisection(topology, 128);
+    topology.routing = Routing::kHash;
+    EXPECT_NEAR(bisection(topology, 128), spread, 1e-6 * spread);
+  }
+}
+
+// NVL72: half a rack faces the other half over 36 x 721.8 GB/s; two racks only over 18 x 4 NICs of 400 Gb/s x 0.96.
+TEST(Bisection, Nvl72) {
+  const auto levels = bisections(*make_cluster(shipped("gb200-nvl72"), 144));
+  ASSERT_EQ(levels.size(), 3u);
+  EXPECT_DOUBLE_EQ(levels[0].rate.value, 2 * 721.8e9);
+  EXPECT_EQ(levels[1].level, "NVLink domain");
+  EXPECT_DOUBLE_EQ(levels[1].rate.value, 36 * 721.8e9);
+  EXPECT_EQ(levels[2].gpus, 144);
+  EXPECT_DOUBLE_EQ(levels[2].rate.value, 72 * 48e9);
+}
+
+// Two levels of NVLink switches, 4 nodes of 8: half the domain is 2 nodes, whose switches carry 1000 x 0.824 each.
+TEST(Bisection, TwoLevelsOfNvLinkSwitches) {
+  Topology topology = shipped("dgx-h200-ndr");
+  topology.gpus_per_domain = 32;
+  topology.nvswitch = topology.nvlink;
+  topology.nvswitch->name = "nvswitch";
+  topology.nvswitch->rated.value = 1000e9;
+  const auto levels = bisections(*make_cluster(topology, 32));
+  ASSERT_EQ(levels.size(), 2u);
+  EXPECT_DOUBLE_EQ(levels[0].rate.value, 4 * 370.8e9);
+  EXPECT_DOUBLE_EQ(levels[1].rate.value, 2 * 824e9);
+}
+
 // Inside a node: four GPUs on a switch face four, 4 x 370.8 GB/s; two GPUs on pair links face two over 2 x 2 links.
 TEST(Bisection, InsideANode) {
   EXPECT_DOUBLE_EQ(bisection(shipped("dgx-h200-ndr"), 8), 4 * 370.8e9);

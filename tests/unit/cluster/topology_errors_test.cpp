@@ -147,6 +147,90 @@ TEST(DeviceErrors, UnknownName) {
                                                      "\"a100-40gb\"?"});
 }
 
+TEST(TopologyErrors, PodsAndPorts) {
+  const std::string network = "s.json: /topology/network/";
+  EXPECT_EQ(
+      errors_of(R"({"base": "dgx-a100-hdr", "network": {"spine_oversubscription": 2, "core_latency_us": 1}})"),
+      (Lines{network + "spine_oversubscription: has no meaning here; expected only with \"leaves_per_pod\", in a "
+                       "tree of three levels",
+             network + "core_latency_us: has no meaning here; expected only with \"leaves_per_pod\", in a tree of "
+                       "three levels"}));
+  // 20 NICs a leaf need 20 ports down and 20 up.
+  EXPECT_EQ(
+      errors_of(R"({"base": "dgx-a100-hdr", "network": {"leaf_radix": 36, "spines": 21}})"),
+      (Lines{network + "spines: is 21; expected at most 20, the uplinks of a leaf at the rate of a NIC",
+             network + "nodes_per_leaf: is 20: 20 ports down and 20 up; expected at most leaf_radix, 36, together: "
+                       "fewer nodes, or more oversubscription"}));
+  EXPECT_EQ(errors_of(R"({"base": "dgx-a100-hdr", "network": {"leaf_radix": 40}})"), Lines{});
+  // A leaf of a fat tree has all NICs of its nodes below: 2 x 8, and half as many up.
+  EXPECT_EQ(
+      errors_of(R"({"base": "dgx-a100-hdr", "network": {"fabric": "fat-tree", "nodes_per_leaf": 2,
+                          "oversubscription": 2, "leaf_radix": 23}})"),
+      Lines{network + "nodes_per_leaf: is 2: 16 ports down and 8 up; expected at most leaf_radix, 23, together: fewer "
+                      "nodes, or more oversubscription"});
+  // Two leaves of each of 8 rails with 4 uplinks to 4 spines: 16 ports down, and 16 up.
+  EXPECT_EQ(
+      errors_of(R"({"base": "dgx-a100-hdr", "network": {"nodes_per_leaf": 4, "leaves_per_pod": 2,
+                          "spine_radix": 31}})"),
+      Lines{network + "leaves_per_pod: is 2: 16 ports down and 16 up; expected at most spine_radix, 31, together: "
+                      "fewer leaves, more spines, or more oversubscription"});
+}
+
+TEST(TopologyErrors, DomainsAndMulticast) {
+  EXPECT_EQ(errors_of(R"({"base": "dgx-h200-ndr", "nvlink": {"gpus_per_domain": 12}})"),
+            Lines{"s.json: /topology/nvlink/gpus_per_domain: is 12; expected a multiple of gpus_per_node, 8"});
+  EXPECT_EQ(
+      errors_of(R"({"base": "a100-40gb-2x4", "nvlink": {"gpus_per_domain": 8, "nvls": true},
+                          "network": {"technology": "roce", "sharp": true}})"),
+      (Lines{"s.json: /topology/nvlink/nvls: is true; expected only with an NVSwitch and GPUs from Hopper on",
+             "s.json: /topology/nvlink/gpus_per_domain: is 8; expected gpus_per_node: direct links join no GPUs of "
+             "other nodes",
+             "s.json: /topology/network/sharp: is true; expected only with \"technology\": \"infiniband\""}));
+  EXPECT_EQ(errors_of(R"({"base": "dgx-h200-ndr", "nvlink": {"second_level": {"gbytes_per_s": 1000}}})"),
+            (Lines{"s.json: /topology/nvlink/second_level/latency_us: is missing; expected a number from 0 to 10000",
+                   "s.json: /topology/nvlink/second_level: has no meaning here; expected only with a "
+                   "\"gpus_per_domain\" of several nodes"}));
+  EXPECT_EQ(
+      errors_of(R"({"base": "dgx-h200-ndr", "stands_for": [1], "network": {"technology": "infinband",
+                          "routing": "random"}})"),
+      (Lines{"s.json: /topology/network/technology: is \"infinband\"; expected one of infiniband, roce, efa, tcpx, "
+             "tcpxo, ethernet; did you mean \"infiniband\"?",
+             "s.json: /topology/network/routing: is \"random\"; expected one of spread, hash",
+             "s.json: /topology/stands_for: is a list of 1; expected a list of fabrics' names"}));
+}
+
+// Two levels: 8 rails of leaves on spines of 64 ports leave 8 leaves a rail.
+TEST(ClusterErrors, PortsOfTheSpine) {
+  const Topology topology = *parse_topology(
+      *parse_json(R"({"base": "dgx-a100-hdr", "network": {"nodes_per_leaf": 4, "spine_radix": 64}})", "s.json"),
+      "s.json", "/topology", kRoot);
+  EXPECT_TRUE(make_cluster(topology, 8 * 4 * 8).has_value());
+  EXPECT_EQ(texts(make_cluster(topology, 8 * 4 * 8 + 8, "s.json", "/gpus")),
+            Lines{"s.json: /gpus: is 264; expected at most 256 GPUs: the switches of dgx-a100-hdr have no more ports "
+                  "(leaf_radix, spine_radix); or pods, larger switches, more spines"});
+  Topology one_switch = *read_topology("a800-4x8", kRoot);
+  one_switch.leaf_radix = 2;
+  EXPECT_TRUE(make_cluster(one_switch, 16).has_value());
+  EXPECT_EQ(texts(make_cluster(one_switch, 24)).size(), 1u);
+}
+
+// A base may have a base; a path is seen from the file that names it.
+TEST(Overrides, BasesOfBases) {
+  const std::string folder = testing::TempDir() + "longhaul_bases";
+  std::filesystem::create_directories(folder + "/deep");
+  std::ofstream(folder + "/a.json") << R"({"base": "dgx-h200-ndr", "name": "a", "nodes": 4})";
+  std::ofstream(folder + "/deep/b.json") << R"({"base": "../a.json", "scale_network": 2})";
+  std::ofstream(folder + "/deep/c.json") << R"({"base": "./c.json"})";
+  const auto topology = read_topology(folder + "/deep/b.json", kRoot);
+  ASSERT_TRUE(topology.has_value()) << topology.error()[0].to_string();
+  EXPECT_EQ(topology->name, "a");
+  EXPECT_EQ(topology->nodes, 4);
+  EXPECT_DOUBLE_EQ(topology->nic.rated.value, 100e9);
+  EXPECT_EQ(texts(read_topology(folder + "/deep/c.json", kRoot)),
+            Lines{folder + "/deep/c.json: /base: has a base, and so on; expected at most 8 bases in a row"});
+  std::filesystem::remove_all(folder);
+}
+
 TEST(ClusterErrors, GpuCounts) {
   const Topology dgx = *read_topology("dgx-h200-ndr", kRoot);
   const Topology testbed = *read_topology("a800-4x8", kRoot);
