@@ -154,7 +154,7 @@ __device__ void start_scores(float (&s)[kKeys / 2], std::uint64_t q, std::uint64
 #pragma unroll
   for (int step = 0; step < kDim / 16; ++step) {
     const std::uint32_t inside = step % 4 * 32;  // 16 bf16 of a row of 64
-    wgmma_m64n128(s, advance(q, step / 4 * kQueryHalf + inside), advance(k, step / 4 * kKeyHalf + inside), step > 0);
+    multiply_rows(s, advance(q, step / 4 * kQueryHalf + inside), advance(k, step / 4 * kKeyHalf + inside), step > 0);
   }
   commit_wgmma();
 }
@@ -165,7 +165,7 @@ __device__ void start_output(float (&o)[kDim / 2], std::uint32_t (&p)[kKeys / 16
   for (int step = 0; step < kKeys / 16; ++step) fence_registers(p[step]);
   begin_wgmma();
 #pragma unroll
-  for (int step = 0; step < kKeys / 16; ++step) wgmma_m64n128(o, p[step], advance(v, step * 16 * 128));
+  for (int step = 0; step < kKeys / 16; ++step) add_product(o, p[step], advance(v, step * 16 * 128));
   commit_wgmma();
 }
 

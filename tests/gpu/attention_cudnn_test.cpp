@@ -42,9 +42,15 @@ std::vector<CudnnCase> cases() {
   result.push_back({"full", 2, 1, 128, {piece_of(0, 130, 0, 300, MaskRule::kFull)}});
   result.push_back({"top_left", 2, 1, 128, {top_left}});
   result.push_back({"bottom_right", 2, 1, 128, {bottom_right(0, 128, 0, 384)}});
-  result.push_back(
-      {"shards", 4, 2, 128, {bottom_right(0, 100, 0, 300), bottom_right(100, 64, 300, 64), bottom_right(164, 9, 364, 150)}});
-  result.push_back({"full_ragged", 2, 1, 128,
+  result.push_back({"shards",
+                    4,
+                    2,
+                    128,
+                    {bottom_right(0, 100, 0, 300), bottom_right(100, 64, 300, 64), bottom_right(164, 9, 364, 150)}});
+  result.push_back({"full_ragged",
+                    2,
+                    1,
+                    128,
                     {piece_of(0, 50, 0, 300, MaskRule::kFull), piece_of(50, 128, 300, 77, MaskRule::kFull)}});
   // Rows 0-15 of queries and 0-7 of keys belong to nobody.
   result.push_back({"dense_with_margin", 2, 1, 128, {bottom_right(16, 128, 8, 128)}});
@@ -59,7 +65,14 @@ struct Device {
   DeviceBuffer<float> lse;
 
   Device(const ReferenceShape& shape, std::size_t q_size, std::size_t k_size)
-      : q(q_size), k(k_size), v(k_size), o(q_size), d_o(q_size), d_q(q_size), d_k(k_size), d_v(k_size),
+      : q(q_size),
+        k(k_size),
+        v(k_size),
+        o(q_size),
+        d_o(q_size),
+        d_q(q_size),
+        d_k(k_size),
+        d_v(k_size),
         lse(static_cast<std::size_t>(shape.q_rows * shape.q_heads)) {
     for (auto* buffer : {&o, &d_q, &d_k, &d_v}) buffer->poison(stream.get());
     lse.poison(stream.get());

@@ -1,8 +1,6 @@
 // Our attention kernels and the merge of partial outputs against the CPU references. Outputs start as NaN, so that an
 // element that was never written fails.
 
-#include "kernels/attention/piece_attention.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +9,7 @@
 #include <tuple>
 
 #include "kernels/attention/merge.h"
+#include "kernels/attention/piece_attention.h"
 #include "kernels/common/stream.h"
 #include "tests/gpu/attention_cases.h"
 #include "tests/gpu/attention_check.h"
@@ -103,8 +102,8 @@ TEST_P(PieceAttentionTest, RepeatsBitForBit) {
   PieceAttention attention(heads_of(test().shape), std::get<0>(GetParam()));
   const Rows in = rows_of(test().shape, 1.0F);
   const Output once = run(attention, test(), in), again = run(attention, test(), in, 3);
-  EXPECT_TRUE(std::equal(once.o.begin(), once.o.end(), again.o.begin(),
-                         [](Bf16 a, Bf16 b) { return a.bits == b.bits; }));
+  EXPECT_TRUE(
+      std::equal(once.o.begin(), once.o.end(), again.o.begin(), [](Bf16 a, Bf16 b) { return a.bits == b.bits; }));
   EXPECT_EQ(once.lse, again.lse);
 }
 
@@ -130,12 +129,21 @@ INSTANTIATE_TEST_SUITE_P(Portable256, PieceAttentionTest,
 using PieceAttentionLimits = GpuTest<>;
 
 TEST_F(PieceAttentionLimits, NameWhatIsSupported) {
-  EXPECT_THAT([] { PieceAttention({8, 2, 96}); },
-              ThrowsMessage<std::invalid_argument>(HasSubstr("head dimension 96; supported are 64, 128 and 256")));
-  EXPECT_THAT([] { PieceAttention({8, 3, 128}); },
-              ThrowsMessage<std::invalid_argument>(HasSubstr("8 query heads for 3 key heads")));
-  EXPECT_THAT([] { PieceAttention({8, 2, 64}, Kernel::kHopper); },
-              ThrowsMessage<std::invalid_argument>(HasSubstr("the Hopper kernel has 128")));
+  EXPECT_THAT(
+      [] {
+        PieceAttention({8, 2, 96});
+      },
+      ThrowsMessage<std::invalid_argument>(HasSubstr("head dimension 96; supported are 64, 128 and 256")));
+  EXPECT_THAT(
+      [] {
+        PieceAttention({8, 3, 128});
+      },
+      ThrowsMessage<std::invalid_argument>(HasSubstr("8 query heads for 3 key heads")));
+  EXPECT_THAT(
+      [] {
+        PieceAttention({8, 2, 64}, Kernel::kHopper);
+      },
+      ThrowsMessage<std::invalid_argument>(HasSubstr("the Hopper kernel has 128")));
 }
 
 TEST(PieceAttentionRefusal, NamesTheDevice) {
@@ -164,7 +172,8 @@ TEST_P(MergeTest, MatchesTheReference) {
   }
   std::vector<double> want_o = widened(o), want_lse = widened(lse);
   for (int i = 0; i < part_rows; ++i) {
-    const auto from = static_cast<std::size_t>(i * heads), to = static_cast<std::size_t>(list[static_cast<std::size_t>(i)] * heads);
+    const auto from = static_cast<std::size_t>(i * heads),
+               to = static_cast<std::size_t>(list[static_cast<std::size_t>(i)] * heads);
     const auto width = static_cast<std::size_t>(dim), count = static_cast<std::size_t>(heads);
     std::vector<double> row(want_o.begin() + static_cast<std::ptrdiff_t>(to * width),
                             want_o.begin() + static_cast<std::ptrdiff_t>((to + count) * width));
@@ -205,11 +214,13 @@ INSTANTIATE_TEST_SUITE_P(HeadDims, MergeTest, testing::Values(64, 128, 256), tes
 using MergeLimits = GpuTest<>;
 
 TEST_F(MergeLimits, NameWhatIsSupported) {
-  EXPECT_THAT([] { merge_partials({1, 1, 80}, nullptr, nullptr, nullptr, static_cast<Bf16*>(nullptr), nullptr, nullptr); },
-              ThrowsMessage<std::invalid_argument>(HasSubstr("head dimension 80; supported are 64, 128 and 256")));
-  EXPECT_THROW(
-      merge_partials({-1, 1, 64}, nullptr, nullptr, nullptr, static_cast<Bf16*>(nullptr), nullptr, nullptr),
-      std::invalid_argument);
+  EXPECT_THAT(
+      [] {
+        merge_partials({1, 1, 80}, nullptr, nullptr, nullptr, static_cast<Bf16*>(nullptr), nullptr, nullptr);
+      },
+      ThrowsMessage<std::invalid_argument>(HasSubstr("head dimension 80; supported are 64, 128 and 256")));
+  EXPECT_THROW(merge_partials({-1, 1, 64}, nullptr, nullptr, nullptr, static_cast<Bf16*>(nullptr), nullptr, nullptr),
+               std::invalid_argument);
 }
 
 }  // namespace

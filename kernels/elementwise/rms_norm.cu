@@ -1,0 +1,120 @@
+#include <algorithm>
+
+#include "kernels/common/check.h"
+#include "kernels/common/vector.cuh"
+#include "kernels/elementwise/arguments.h"
+#include "kernels/elementwise/rms_norm.h"
+
+namespace longhaul {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr std::int64_t kMaxWidth = 32768;
+// Blocks of the backward pass: their partial sums of dw are added in order, so the number is the same on every device.
+constexpr int kParts = 264;
+
+__global__ void __launch_bounds__(kThreads)
+    forward_kernel(const __nv_bfloat16* __restrict__ x, const __nv_bfloat16* __restrict__ w,
+                   __nv_bfloat16* __restrict__ y, float* __restrict__ r, int width, float epsilon) {
+  const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * width;
+  float squares = 0;
+  for (int i = static_cast<int>(threadIdx.x) * kGroupSize; i < width; i += kThreads * kGroupSize) {
+    const FloatGroup in = load_group(x + row + i);
+#pragma unroll
+    for (int j = 0; j < kGroupSize; ++j) squares += in.value[j] * in.value[j];
+  }
+  const float scale = rsqrtf(block_sum<kThreads>(squares) / static_cast<float>(width) + epsilon);
+  if (threadIdx.x == 0) r[blockIdx.x] = scale;
+  for (int i = static_cast<int>(threadIdx.x) * kGroupSize; i < width; i += kThreads * kGroupSize) {
+    FloatGroup out = load_group(x + row + i);
+    const FloatGroup weight = load_group(w + i);
+#pragma unroll
+    for (int j = 0; j < kGroupSize; ++j) out.value[j] *= scale * weight.value[j];
+    store_group(out, y + row + i);
+  }
+}
+
+// Block b takes rows b, b + kParts, ...; a thread owns the same columns of all of them, so that its sums of dw need no
+// synchronisation.
+__global__ void __launch_bounds__(kThreads)
+    backward_kernel(const __nv_bfloat16* __restrict__ x, const __nv_bfloat16* __restrict__ w,
+                    const float* __restrict__ r, const __nv_bfloat16* dy, __nv_bfloat16* dx,
+                    float* __restrict__ partial_dw, std::int64_t tokens, int width) {
+  extern __shared__ float4 shared[];
+  float* dw = reinterpret_cast<float*>(shared);
+  const int first = static_cast<int>(threadIdx.x) * kGroupSize;
+  for (int i = first; i < width; i += kThreads * kGroupSize) store_group(FloatGroup{}, dw + i);
+
+  for (std::int64_t token = blockIdx.x; token < tokens; token += kParts) {
+    const std::int64_t row = token * width;
+    const float scale = r[token];
+    float dot = 0;
+    for (int i = first; i < width; i += kThreads * kGroupSize) {
+      const FloatGroup in = load_group(x + row + i), weight = load_group(w + i), gradient = load_group(dy + row + i);
+#pragma unroll
+      for (int j = 0; j < kGroupSize; ++j) dot += weight.value[j] * gradient.value[j] * in.value[j];
+    }
+    const float mean = block_sum<kThreads>(dot) * scale * scale / static_cast<float>(width);
+    for (int i = first; i < width; i += kThreads * kGroupSize) {
+      const FloatGroup in = load_group(x + row + i), weight = load_group(w + i), gradient = load_group(dy + row + i);
+      FloatGroup sum = load_group(dw + i), out;
+#pragma unroll
+      for (int j = 0; j < kGroupSize; ++j) {
+        out.value[j] = scale * (weight.value[j] * gradient.value[j] - in.value[j] * mean);
+        sum.value[j] += gradient.value[j] * in.value[j] * scale;
+      }
+      store_group(out, dx + row + i);
+      store_group(sum, dw + i);
+    }
+  }
+  float* part = partial_dw + static_cast<std::int64_t>(blockIdx.x) * width;
+  for (int i = first; i < width; i += kThreads * kGroupSize) store_group(load_group(dw + i), part + i);
+}
+
+__global__ void __launch_bounds__(kThreads)
+    sum_parts_kernel(const float* __restrict__ partial_dw, float* __restrict__ dw, int width) {
+  const int column = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
+  if (column >= width) return;
+  float sum = 0;
+  for (int part = 0; part < kParts; ++part) sum += partial_dw[static_cast<std::int64_t>(part) * width + column];
+  dw[column] = sum;
+}
+
+const __nv_bfloat16* device(const Bf16* pointer) { return reinterpret_cast<const __nv_bfloat16*>(pointer); }
+__nv_bfloat16* device(Bf16* pointer) { return reinterpret_cast<__nv_bfloat16*>(pointer); }
+
+void check_shape(const RmsNormShape& shape, std::initializer_list<const void*> tensors) {
+  require(shape.tokens >= 0, "rms_norm", "the number of tokens", shape.tokens, "0 and more");
+  require(shape.width > 0 && shape.width <= kMaxWidth, "rms_norm", "the width", shape.width, "8 to 32768");
+  for (const void* tensor : tensors) require_groups(tensor, shape.width, "rms_norm", "the width");
+}
+
+}  // namespace
+
+void rms_norm(const RmsNormShape& shape, const Bf16* x, const Bf16* w, Bf16* y, float* r, cudaStream_t stream) {
+  check_shape(shape, {x, w, y});
+  if (shape.tokens == 0) return;
+  forward_kernel<<<static_cast<unsigned>(shape.tokens), kThreads, 0, stream>>>(
+      device(x), device(w), device(y), r, static_cast<int>(shape.width), shape.epsilon);
+  LH_CUDA_CHECK(cudaGetLastError());
+}
+
+std::size_t rms_norm_scratch(const RmsNormShape& shape) {
+  return static_cast<std::size_t>(kParts) * static_cast<std::size_t>(shape.width);
+}
+
+void rms_norm_backward(const RmsNormShape& shape, const Bf16* x, const Bf16* w, const float* r, const Bf16* dy,
+                       Bf16* dx, float* dw, float* scratch, cudaStream_t stream) {
+  check_shape(shape, {x, w, dy, dx, scratch});
+  const int width = static_cast<int>(shape.width);
+  const int shared_bytes = width * static_cast<int>(sizeof(float));
+  LH_CUDA_CHECK(cudaFuncSetAttribute(backward_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
+  backward_kernel<<<kParts, kThreads, static_cast<unsigned>(shared_bytes), stream>>>(
+      device(x), device(w), r, device(dy), device(dx), scratch, shape.tokens, width);
+  LH_CUDA_CHECK(cudaGetLastError());
+  sum_parts_kernel<<<static_cast<unsigned>((width + kThreads - 1) / kThreads), kThreads, 0, stream>>>(scratch, dw,
+                                                                                                      width);
+  LH_CUDA_CHECK(cudaGetLastError());
+}
+
+}  // namespace longhaul

@@ -1,0 +1,177 @@
+// attention-bench: times attention calls on the GPU, cuDNN and our own kernels side by side, as rows of `cost`.
+#include <cudnn.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <boost/algorithm/string/replace.hpp>
+#include <cstdio>
+#include <ctime>
+#include <exception>
+#include <fstream>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kernels/attention/piece_attention.h"
+#include "kernels/cudnn/attention.h"
+#include "validate/gpu/attention_rows.h"
+#include "validate/gpu/cold_timer.h"
+#include "validate/gpu/result_file.h"
+
+namespace longhaul {
+namespace {
+
+constexpr int kWrongInput = 2;
+constexpr int kFault = 4;
+
+std::vector<std::string> identity_lines() {
+  int device = 0, driver = 0, runtime = 0;
+  cudaDeviceProp properties{};
+  LH_CUDA_CHECK(cudaGetDevice(&device));
+  LH_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
+  LH_CUDA_CHECK(cudaDriverGetVersion(&driver));
+  LH_CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
+  const auto version = [](int v) { return fmt::format("{}.{}", v / 1000, v % 1000 / 10); };
+  std::string module = "unknown";
+  std::ifstream in("/proc/driver/nvidia/version");
+  if (in) std::getline(in, module);
+  return {fmt::format("device: {}, sm_{}{}, {} multiprocessors, {} bytes of memory, {} bytes of L2", properties.name,
+                      properties.major, properties.minor, properties.multiProcessorCount, properties.totalGlobalMem,
+                      properties.l2CacheSize),
+          fmt::format("driver: CUDA {}; {}", version(driver), boost::replace_all_copy(module, ",", ";")),
+          fmt::format("CUDA runtime {}, cuDNN {}", version(runtime), cudnnGetVersion()),
+          "ms: of calls alone, L2 flushed, launch cost kept out (median, least and most of `samples`); batch_ms: back "
+          "to back; tflops: unmasked pairs, backward 2.5 x forward, at the median"};
+}
+
+const std::vector<std::string>& columns() {
+  static const std::vector<std::string> names = {
+      "op",    "pass", "m",    "n",         "k",      "q_heads", "kv_heads", "head_dim", "mask",  "pieces",
+      "bytes", "impl", "name", "ms_median", "ms_min", "ms_max",  "samples",  "batch_ms", "tflops"};
+  return names;
+}
+
+class Bench {
+ public:
+  Bench(ResultFile file, double seconds) : file_(std::move(file)), timer_(seconds) {}
+
+  void run(const AttentionRow& row, const AttentionCall& call);
+
+ private:
+  void time(const AttentionRow& row, const AttentionCall& call, const std::string& impl, bool backward,
+            const std::function<void()>& enqueue);
+  // A kernel that cannot run a row is no fault of the row: said, and the others go on.
+  void skip(const AttentionRow& row, const std::string& impl, const std::exception& why) const {
+    fmt::print(stderr, "{} {}: left out: {}\n", row.name, impl, why.what());
+  }
+
+  ResultFile file_;
+  ColdTimer timer_;
+  CudnnAttention cudnn_;
+};
+
+void Bench::time(const AttentionRow& row, const AttentionCall& call, const std::string& impl, bool backward,
+                 const std::function<void()>& enqueue) {
+  const std::string pass = backward ? "bwd" : "fwd";
+  std::vector<std::string> fields = {"attention",
+                                     pass,
+                                     "",
+                                     "",
+                                     "",
+                                     std::to_string(row.q_heads),
+                                     std::to_string(row.kv_heads),
+                                     std::to_string(row.head_dim),
+                                     row.mask,
+                                     row.pieces,
+                                     "",
+                                     impl,
+                                     row.name};
+  if (file_.has({pass, impl, row.name})) return;
+  const ColdTimes times = timer_.measure(enqueue);
+  const double rate = attention_flops(row, call, backward) / times.median_ms * 1e-9;
+  for (const double ms : {times.median_ms, times.min_ms, times.max_ms}) fields.push_back(fmt::format("{:.5f}", ms));
+  fields.push_back(std::to_string(times.samples));
+  fields.push_back(fmt::format("{:.5f}", times.batch_ms));
+  fields.push_back(fmt::format("{:.1f}", rate));
+  file_.append(fields);
+  fmt::print("{:28} {:14} {} {:9.4f} ms ({:.4f} .. {:.4f}, {}) batch {:.4f}  {:6.1f} TFLOP/s\n", row.name, impl, pass,
+             times.median_ms, times.min_ms, times.max_ms, times.samples, times.batch_ms, rate);
+  std::fflush(stdout);
+}
+
+void Bench::run(const AttentionRow& row, const AttentionCall& call) {
+  const cudaStream_t stream = timer_.stream();
+  const auto q_size = static_cast<std::size_t>(call.q_rows * row.q_heads * row.head_dim);
+  const auto k_size = static_cast<std::size_t>(call.k_rows * row.kv_heads * row.head_dim);
+  DeviceBuffer<Bf16> q(q_size), k(k_size), v(k_size), o(q_size), d_o(q_size), d_q(q_size), d_k(k_size), d_v(k_size);
+  DeviceBuffer<float> lse(static_cast<std::size_t>(call.q_rows * row.q_heads));
+  unsigned seed = 0;
+  for (auto* buffer : {&q, &k, &v, &d_o}) fill_with_noise(buffer->data(), buffer->size(), ++seed, stream);
+
+  const AttentionShape shape{static_cast<int>(row.q_heads), static_cast<int>(row.kv_heads),
+                             static_cast<int>(row.head_dim)};
+  try {
+    PieceAttention own(shape);
+    const PiecePlan plan = own.plan(call.pieces, call.q_rows, call.k_rows, stream);
+    time(row, call, own.kernel() == PieceAttention::Kernel::kHopper ? "longhaul-hopper" : "longhaul-portable", false,
+         [&] { own.forward(plan, q.data(), k.data(), v.data(), o.data(), lse.data(), stream); });
+  } catch (const std::invalid_argument& why) {
+    skip(row, "longhaul", why);
+  }
+  if (call.block_diffusion) return;  // no one call of cuDNN
+  const CudnnBatch batch(problem_of_pieces(call.pieces, row.q_heads, row.kv_heads, row.head_dim), stream);
+  const CudnnAttention::Inputs in{q.data(), k.data(), v.data()};
+  const std::string impl = batch.shape().ragged ? "cudnn-ragged" : "cudnn";
+  time(row, call, impl, false, [&] { cudnn_.forward(batch, in, o.data(), lse.data(), stream); });
+  time(row, call, impl, true, [&] {
+    cudnn_.backward(batch, in, o.data(), lse.data(), d_o.data(), {d_q.data(), d_k.data(), d_v.data()}, stream);
+  });
+}
+
+int report(const Errors& errors) {
+  for (const InputError& error : errors) fmt::print(stderr, "{}\n", error.to_string());
+  return kWrongInput;
+}
+
+int run(const std::string& out, bool resume, bool quick, double seconds, const std::string& only) {
+  const std::string date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
+  auto file = ResultFile::open(out, {identity_lines(), {"date: " + date}, columns(), {"pass", "impl", "name"}}, resume);
+  if (!file) return report(file.error());
+  Bench bench(std::move(*file), seconds);
+  for (const AttentionRow& row : bench_rows(quick)) {
+    if (!only.empty() && row.name.find(only) == std::string::npos) continue;
+    const Expected<AttentionCall> call = attention_call(row);
+    if (!call) return report(call.error());
+    bench.run(row, *call);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace longhaul
+
+int main(int argc, char** argv) {
+  CLI::App app(
+      "Times attention calls on this GPU: cuDNN and our own kernels side by side, as rows of `longhaul cost`.");
+  std::string out, only;
+  bool resume = false, quick = false;
+  double seconds = 0.15;
+  app.add_option("--out", out, "CSV file to write")->required();
+  app.add_option("--only", only, "rows whose name holds this text");
+  app.add_option("--seconds", seconds, "time for the samples of one call")->check(CLI::Range(0.001, 60.0));
+  app.add_flag("--resume", resume, "go on with the file that is there");
+  app.add_flag("--quick", quick, "one row of each kind");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : longhaul::kWrongInput;
+  }
+  try {
+    return longhaul::run(out, resume, quick, seconds, only);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "attention-bench: {}\n", error.what());
+    return longhaul::kFault;
+  }
+}
