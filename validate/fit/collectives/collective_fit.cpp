@@ -1,0 +1,144 @@
+#include "validate/fit/collectives/collective_fit.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <unsupported/Eigen/NonLinearOptimization>
+
+#include "sim/core/json.h"
+
+namespace longhaul {
+namespace {
+
+constexpr double kScale = 0.05;
+constexpr double kDifference = 1e-10;  // squared relative step of the forward differences
+constexpr int kMostEvaluations = 6000;
+constexpr double kCostTolerance = 1e-8;
+constexpr double kStepTolerance = 1e-7;
+
+// The residuals in the form that Eigen's solver wants.
+struct Residuals {
+  using Scalar = double;
+  enum { InputsAtCompileTime = Eigen::Dynamic, ValuesAtCompileTime = Eigen::Dynamic };
+  using InputType = Eigen::VectorXd;
+  using ValueType = Eigen::VectorXd;
+  using JacobianType = Eigen::MatrixXd;
+
+  const std::vector<const MeasuredCollective*>& rows;
+
+  int inputs() const { return static_cast<int>(collective_parameters().size()); }
+  int values() const { return static_cast<int>(rows.size()) + inputs(); }
+
+  int operator()(const Eigen::VectorXd& x, Eigen::VectorXd& out) const {
+    const NcclConstants constants = constants_of(x);
+    Eigen::Index i = 0;
+    for (const MeasuredCollective* row : rows) {
+      const double predicted = predict(constants, row->machine, row->row).total_us();
+      const double error = std::log(predicted / row->measured_us) / kScale;
+      out[i++] = std::copysign(std::sqrt(2 * (std::sqrt(1 + error * error) - 1)), error);
+    }
+    Eigen::Index j = 0;
+    for (const CollectiveParameter& parameter : collective_parameters()) {
+      out[i++] = (x[j++] - place_of(parameter, parameter.prior)) / parameter.spread;
+    }
+    return 0;
+  }
+};
+
+template <class Group, class Term>
+Json group_json(const NcclConstants& constants, Group group, std::size_t count) {
+  Json out = Json::object();
+  for (std::size_t i = 0; i < count; ++i) {
+    const Term term = static_cast<Term>(i);
+    out[std::string(nccl_name(term))] = constants.of(group, term);
+  }
+  return out;
+}
+
+// Six digits are far finer than the fit.
+double rounded(double value) {
+  const double digits = std::pow(10.0, 5 - std::floor(std::log10(value)));
+  return std::round(value * digits) / digits;
+}
+
+NcclConstants rounded(NcclConstants constants) {
+  for (auto& group : constants.gpus) {
+    for (double& value : group) value = rounded(value);
+  }
+  for (auto& group : constants.networks) {
+    for (double& value : group) value = rounded(value);
+  }
+  constants.pytorch_us = rounded(constants.pytorch_us);
+  return constants;
+}
+
+}  // namespace
+
+CollectiveFit fit_collectives(const std::vector<const MeasuredCollective*>& rows, const Eigen::VectorXd& start) {
+  const Residuals residuals{rows};
+  Eigen::NumericalDiff<Residuals> differences(residuals, kDifference);
+  Eigen::LevenbergMarquardt<Eigen::NumericalDiff<Residuals>> solver(differences);
+  solver.parameters.maxfev = kMostEvaluations;
+  solver.parameters.ftol = kCostTolerance;
+  solver.parameters.xtol = kStepTolerance;
+  CollectiveFit fit;
+  fit.places = start;
+  solver.minimize(fit.places);
+  fit.constants = constants_of(fit.places);
+  Eigen::VectorXd values(residuals.values());
+  residuals(fit.places, values);
+  fit.cost = values.squaredNorm();
+  return fit;
+}
+
+std::vector<const MeasuredCollective*> fitted_rows(const std::vector<CollectiveTable>& tables, int left_out) {
+  std::vector<const MeasuredCollective*> out;
+  for (std::size_t t = 0; t < tables.size(); ++t) {
+    if (static_cast<int>(t) == left_out || !tables[t].not_fitted.empty()) continue;
+    for (const MeasuredCollective& row : tables[t].rows) out.push_back(&row);
+  }
+  return out;
+}
+
+std::string write_nccl_constants(const NcclConstants& exact, const std::vector<CollectiveTable>& tables) {
+  const NcclConstants constants = rounded(exact);
+  Json gpus = Json::object();
+  for (std::size_t i = 0; i < kNcclGpuCount; ++i) {
+    const auto gpu = static_cast<NcclGpu>(i);
+    gpus[std::string(nccl_name(gpu))] = group_json<NcclGpu, GpuTerm>(constants, gpu, kGpuTermCount);
+  }
+  Json networks = Json::object();
+  for (std::size_t i = 0; i < kNcclNetworkCount; ++i) {
+    const auto network = static_cast<NcclNetwork>(i);
+    networks[std::string(nccl_name(network))] =
+        group_json<NcclNetwork, NetworkTerm>(constants, network, kNetworkTermCount);
+  }
+  std::vector<std::string> names;
+  for (const CollectiveTable& table : tables) {
+    if (table.not_fitted.empty()) names.push_back(table.name);
+  }
+  const Json sources = {
+      {"ampere", "fit to the A100 tables, NCCL 2.27 and others"},
+      {"hopper", "fit to the H100 and H200 tables, NCCL 2.29 and others"},
+      {"blackwell",
+       "Hopper's constants but start_us and nvls_efficiency, which are fitted to one B200 and one GB200 "
+       "table: weakly known"},
+      {"cdna", "Hopper's constants stand in: no RCCL table of one node was fitted"},
+      {"infiniband", "fit to the tables over InfiniBand and RoCE"},
+      {"roce", "InfiniBand's constants"},
+      {"efa-1", "fit to one table of P4de; what no table shows keeps its prior"},
+      {"efa-2", "fit to one table of P5; what no table shows keeps its prior"},
+      {"tcpx", "fit to two tables of A3 High that contradict each other by up to a third"},
+      {"tcpxo", "fit to three tables of A3 Mega"},
+      {"ethernet", "InfiniBand's constants stand in"},
+      {"harness", "fit to the PyTorch tables of H200 and B200"}};
+  const Json json = {{"schema", "nccl/1"},
+                     {"description", "Constants of NCCL's time model, written by longhaul-fit collectives"},
+                     {"sources", sources},
+                     {"tables", names},
+                     {"gpus", gpus},
+                     {"networks", networks},
+                     {"harness", {{"pytorch_us", constants.pytorch_us}}}};
+  return json.dump(2) + "\n";
+}
+
+}  // namespace longhaul

@@ -1,0 +1,32 @@
+// Fits the constants of NCCL's time model to measured tables.
+//
+// Minimises sum_i 2 (sqrt(1 + (r_i / s)^2) - 1) + sum_j ((x_j - prior_j) / spread_j)^2 with r_i = log(predicted /
+// measured) of every row, s = 5 %, and x_j the places of the parameters: a soft L1 loss, so that single wild rows
+// do not rule. Levenberg-Marquardt (Eigen) with forward differences. The outcome depends on nothing but its arguments.
+#pragma once
+
+#include <Eigen/Core>
+#include <string>
+#include <vector>
+
+#include "validate/fit/collectives/collective_parameters.h"
+#include "validate/fit/collectives/collective_tables.h"
+
+namespace longhaul {
+
+struct CollectiveFit {
+  Eigen::VectorXd places;  // of the parameters
+  NcclConstants constants;
+  double cost = 0;  // the sum above
+};
+
+// `rows` may be empty: the prior comes out. `start` is where the search begins.
+CollectiveFit fit_collectives(const std::vector<const MeasuredCollective*>& rows, const Eigen::VectorXd& start);
+
+// Rows of all tables that are fitted, without those of table `left_out` (its index; -1 leaves none out).
+std::vector<const MeasuredCollective*> fitted_rows(const std::vector<CollectiveTable>& tables, int left_out = -1);
+
+// The text of topologies/nccl.json. The names of the fitted tables are listed in it.
+std::string write_nccl_constants(const NcclConstants& constants, const std::vector<CollectiveTable>& tables);
+
+}  // namespace longhaul

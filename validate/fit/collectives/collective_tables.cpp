@@ -1,0 +1,83 @@
+#include "validate/fit/collectives/collective_tables.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+
+#include "sim/core/data_files.h"
+
+namespace longhaul {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kSmallest = 256;
+constexpr const char* kPlateaus = "gtc_slide_peak_busbw";
+
+// What stands behind `mark` at the beginning of a comment line; empty if there is none.
+std::string remark(const std::string& text, const std::string& mark) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(mark)) return line.substr(mark.size());
+  }
+  return "";
+}
+
+}  // namespace
+
+Expected<CollectiveTable> parse_collective_table(const std::string& text, const std::string& file,
+                                                 RowMachines& machines) {
+  Errors errors;
+  CollectiveTable table;
+  table.name = fs::path(file).stem().string();
+  table.not_fitted = remark(text, "# not fitted: ");
+  table.hard = remark(text, "# hard: ");
+  const Expected<std::vector<CollectiveRow>> rows = parse_collective_rows(text, file);
+  if (!rows) return tl::unexpected(rows.error());
+  for (const CollectiveRow& row : *rows) {
+    if (row.bytes < kSmallest) continue;
+    if (!row.measured_us) {
+      errors.push_back(
+          {file, fmt::format("line {}", row.line), "has no measured time", "oop_time_us or ip_time_us", ""});
+      continue;
+    }
+    const Expected<NcclMachine> machine = machines.machine(row, file);
+    if (!machine) return tl::unexpected(machine.error());
+    table.rows.push_back({row, *machine, *row.measured_us});
+  }
+  if (errors.empty() && table.rows.empty()) errors.push_back({file, "", "holds no rows", "measured times", ""});
+  if (!errors.empty()) return tl::unexpected(std::move(errors));
+  return table;
+}
+
+Expected<std::vector<CollectiveTable>> read_collective_tables(const std::string& directory,
+                                                              const std::string& data_directory) {
+  std::vector<std::string> files;
+  std::error_code fault;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory, fault)) {
+    if (entry.path().extension() == ".csv" && entry.path().stem() != kPlateaus) files.push_back(entry.path().string());
+  }
+  if (files.empty()) {
+    return tl::unexpected(Errors{{directory, "", "holds no tables", "a folder of measured collectives (*.csv)", ""}});
+  }
+  std::sort(files.begin(), files.end());
+  Errors errors;
+  RowMachines machines(data_directory);
+  std::vector<CollectiveTable> tables;
+  for (const std::string& file : files) {
+    const Expected<std::string> text = read_input_file(file, "a table of measured collectives");
+    Expected<CollectiveTable> table =
+        text ? parse_collective_table(*text, file, machines) : tl::unexpected(text.error());
+    if (table) {
+      tables.push_back(std::move(*table));
+    } else {
+      errors.insert(errors.end(), table.error().begin(), table.error().end());
+    }
+  }
+  if (!errors.empty()) return tl::unexpected(std::move(errors));
+  return tables;
+}
+
+}  // namespace longhaul
