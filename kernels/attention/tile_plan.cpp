@@ -46,6 +46,7 @@ void check_piece(std::size_t index, const Piece& piece, std::int64_t q_rows, std
 PieceRule rule_of(const Piece& piece) {
   PieceRule rule;
   rule.q_row = static_cast<std::int32_t>(piece.q_row);
+  rule.q_count = static_cast<std::int32_t>(piece.q_count);
   rule.q_token = static_cast<std::int32_t>(piece.q_token);
   rule.q_run = piece.q_run;
   rule.q_stride = piece.q_stride;

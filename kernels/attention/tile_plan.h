@@ -32,4 +32,20 @@ struct TilePlan {
 TilePlan plan_tiles(std::span<const Piece> pieces, std::int64_t q_rows, std::int64_t k_rows, std::int32_t tile_rows,
                     std::int32_t tile_keys);
 
+// What a backward launch does: the keys cut into tiles where a piece begins or ends, each with the query tiles that see
+// some of it. Query tiles are cut like a forward plan's. Every key row is in exactly one key tile and every query row
+// in exactly one query tile. Key tiles stand in order of falling cost, query tiles in order of their rows.
+struct BackwardPlan {
+  std::int32_t tile_rows = 0, tile_keys = 0;
+  std::int32_t q_rows = 0, k_rows = 0;
+  std::vector<KeyTile> tiles;
+  std::vector<BackwardSegment> segments;
+  std::vector<QueryTile> q_tiles;
+  std::vector<PieceRule> pieces;
+};
+
+// Throws as plan_tiles does.
+BackwardPlan plan_backward(std::span<const Piece> pieces, std::int64_t q_rows, std::int64_t k_rows,
+                           std::int32_t tile_rows, std::int32_t tile_keys);
+
 }  // namespace longhaul

@@ -20,7 +20,7 @@ inline constexpr std::int64_t kMaxAttentionRows = std::int64_t{1} << 30;
 enum class KeyRule : std::int32_t { kFull, kCausal, kBlockDiagonal, kBlockCausal, kBlockCausalStrict };
 
 struct PieceRule {
-  std::int32_t q_row = 0, q_token = 0, q_run = 0, q_stride = 0;               // run 0: consecutive tokens
+  std::int32_t q_row = 0, q_count = 0, q_token = 0, q_run = 0, q_stride = 0;  // run 0: consecutive tokens
   std::int32_t k_row = 0, k_count = 0, k_token = 0, k_run = 0, k_stride = 0;  // rows of q and k are absolute
   std::int32_t block = 0;
   KeyRule rule = KeyRule::kFull;
@@ -54,6 +54,36 @@ LH_HOST_DEVICE inline KeySpan visible_keys(const PieceRule& piece, std::int32_t 
   if (piece.rule == KeyRule::kBlockCausalStrict) return {0, before};
   const std::int32_t through = keys_below(piece, block_begin + piece.block);
   return {piece.rule == KeyRule::kBlockDiagonal ? before : 0, through};
+}
+
+// Queries begin .. end-1 of the piece, counted from its first: those that see key `key` of it.
+struct QuerySpan {
+  std::int32_t begin = 0, end = 0;
+};
+
+// The other way round: both ends of visible_keys rise with the query, so both are found by halving.
+LH_HOST_DEVICE inline QuerySpan seeing_queries(const PieceRule& piece, std::int32_t key) {
+  QuerySpan span;
+  std::int32_t high = piece.q_count;
+  while (span.begin < high) {  // the first query whose keys reach past `key`
+    const std::int32_t middle = span.begin + (high - span.begin) / 2;
+    if (visible_keys(piece, middle).end > key) {
+      high = middle;
+    } else {
+      span.begin = middle + 1;
+    }
+  }
+  span.end = span.begin;
+  high = piece.q_count;
+  while (span.end < high) {  // the first query, from there, whose keys begin after it
+    const std::int32_t middle = span.end + (high - span.end) / 2;
+    if (visible_keys(piece, middle).begin > key) {
+      high = middle;
+    } else {
+      span.end = middle + 1;
+    }
+  }
+  return span;
 }
 
 }  // namespace longhaul

@@ -69,6 +69,48 @@ TEST_P(PlanTest, ComputesEachPairOfEachPieceOnce) {
   EXPECT_EQ(walk(plan(33, 17)), want);
 }
 
+// The same for a backward plan, which goes over the keys.
+std::vector<int> walk(const BackwardPlan& plan) {
+  std::vector<int> pairs(static_cast<std::size_t>(plan.q_rows) * static_cast<std::size_t>(plan.k_rows));
+  for (const KeyTile& tile : plan.tiles) {
+    for (std::int32_t s = tile.segment_begin; s < tile.segment_end; ++s) {
+      const BackwardSegment& segment = plan.segments[static_cast<std::size_t>(s)];
+      const PieceRule& piece = plan.pieces[static_cast<std::size_t>(segment.piece)];
+      EXPECT_EQ(segment.k_first, tile.k_row - piece.k_row);
+      for (std::int32_t key = 0; key < tile.k_count; ++key) {
+        const QuerySpan seeing = seeing_queries(piece, segment.k_first + key);
+        for (std::int32_t t = 0; t < segment.q_tiles; ++t) {
+          const QueryTile& queries = plan.q_tiles[static_cast<std::size_t>(segment.q_tile_begin + t)];
+          const bool unmasked = t >= segment.full_from && t < segment.full_to;
+          for (std::int32_t row = queries.q_row; row < queries.q_row + queries.q_count; ++row) {
+            const std::int32_t query = row - piece.q_row;
+            const bool sees = query >= seeing.begin && query < seeing.end;
+            EXPECT_TRUE(sees || !unmasked) << "row " << row << ", key " << key << " goes unmasked";
+            if (sees) {
+              ++pairs[static_cast<std::size_t>(row) * static_cast<std::size_t>(plan.k_rows) +
+                      static_cast<std::size_t>(tile.k_row + key)];
+            }
+          }
+        }
+      }
+    }
+  }
+  return pairs;
+}
+
+TEST_P(PlanTest, BackwardComputesTheSamePairs) {
+  const std::vector<int> want = walk(plan(128, 128));
+  for (const auto& [rows, keys] : {std::pair{64, 128}, {64, 64}, {33, 17}}) {
+    const BackwardPlan backward = plan_backward(GetParam().pieces, shape().q_rows, shape().k_rows, rows, keys);
+    EXPECT_EQ(walk(backward), want);
+    std::int32_t q_rows = 0, k_rows = 0;
+    for (const QueryTile& tile : backward.q_tiles) q_rows += tile.q_count;
+    for (const KeyTile& tile : backward.tiles) k_rows += tile.k_count;
+    EXPECT_EQ(q_rows, shape().q_rows);
+    EXPECT_EQ(k_rows, shape().k_rows);
+  }
+}
+
 TEST_P(PlanTest, PutsEachRowInOneTileLongTilesFirst) {
   const TilePlan tiles = plan(128, 128);
   std::vector<int> rows(static_cast<std::size_t>(shape().q_rows));

@@ -1,5 +1,3 @@
-#include "validate/gpu/cold_timer.h"
-
 #include <cuda_bf16.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include <vector>
 
 #include "kernels/common/check.h"
+#include "validate/gpu/cold_timer.h"
 #include "validate/gpu/loop_samples.h"
 
 namespace longhaul {
@@ -86,9 +85,7 @@ ColdTimes ColdTimer::measure(const std::function<void()>& enqueue) {
   stream_.synchronize();
   const auto start = std::chrono::steady_clock::now();
   std::vector<double> samples;
-  const auto seconds = [&] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  };
+  const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
   while (samples.size() < kFewestSamples || (!quiet(samples) && seconds() < seconds_)) {
     samples.push_back(sample(enqueue, 1, true));
     if (seconds() > 4 * seconds_ && samples.size() >= 3) break;  // a call of many milliseconds

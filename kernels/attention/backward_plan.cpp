@@ -1,0 +1,99 @@
+#include <algorithm>
+#include <cstddef>
+
+#include "kernels/attention/tile_plan.h"
+
+namespace longhaul {
+namespace {
+
+// Where rows start or stop belonging to a piece, with both ends of 0 .. rows.
+std::vector<std::int32_t> cuts_of(const std::vector<PieceRule>& pieces, std::int32_t PieceRule::*row,
+                                  std::int32_t PieceRule::*count, std::int32_t rows) {
+  std::vector<std::int32_t> cuts = {0, rows};
+  for (const PieceRule& piece : pieces) {
+    cuts.push_back(piece.*row);
+    cuts.push_back(piece.*row + piece.*count);
+  }
+  std::sort(cuts.begin(), cuts.end());
+  cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+  return cuts;
+}
+
+void add_query_tiles(BackwardPlan& plan) {
+  const auto cuts = cuts_of(plan.pieces, &PieceRule::q_row, &PieceRule::q_count, plan.q_rows);
+  for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+    for (std::int32_t row = cuts[i]; row < cuts[i + 1]; row += plan.tile_rows) {
+      plan.q_tiles.push_back({row, std::min(plan.tile_rows, cuts[i + 1] - row)});
+    }
+  }
+}
+
+// The query tile that holds this row.
+std::int32_t tile_of_row(const BackwardPlan& plan, std::int32_t row) {
+  const auto after = std::upper_bound(plan.q_tiles.begin(), plan.q_tiles.end(), row,
+                                      [](std::int32_t r, const QueryTile& tile) { return r < tile.q_row; });
+  return static_cast<std::int32_t>(after - plan.q_tiles.begin()) - 1;
+}
+
+// Appends the query tiles of the piece that see some of the tile's keys, if any.
+void add_segment(BackwardPlan& plan, KeyTile& tile, std::int32_t index) {
+  const PieceRule& piece = plan.pieces[static_cast<std::size_t>(index)];
+  const std::int32_t first_key = tile.k_row - piece.k_row;
+  const QuerySpan first = seeing_queries(piece, first_key);
+  const QuerySpan last = seeing_queries(piece, first_key + tile.k_count - 1);
+  // Some key: from where the first key's queries begin to where the last key's end. All: where both spans meet.
+  if (last.end <= first.begin) return;
+  BackwardSegment segment;
+  segment.piece = index;
+  segment.k_first = first_key;
+  segment.q_tile_begin = tile_of_row(plan, piece.q_row + first.begin);
+  const std::int32_t q_tile_end = tile_of_row(plan, piece.q_row + last.end - 1) + 1;
+  segment.q_tiles = q_tile_end - segment.q_tile_begin;
+  segment.full_from = segment.q_tiles;
+  segment.full_to = 0;
+  for (std::int32_t i = 0; i < segment.q_tiles; ++i) {
+    const QueryTile& queries = plan.q_tiles[static_cast<std::size_t>(segment.q_tile_begin + i)];
+    const std::int32_t begin = queries.q_row - piece.q_row;
+    if (begin < last.begin || begin + queries.q_count > first.end) continue;
+    segment.full_from = std::min(segment.full_from, i);
+    segment.full_to = i + 1;
+  }
+  plan.segments.push_back(segment);
+  tile.q_tiles += segment.q_tiles;
+  ++tile.segment_end;
+}
+
+}  // namespace
+
+BackwardPlan plan_backward(std::span<const Piece> pieces, std::int64_t q_rows, std::int64_t k_rows,
+                           std::int32_t tile_rows, std::int32_t tile_keys) {
+  const TilePlan checked = plan_tiles(pieces, q_rows, k_rows, tile_rows, tile_keys);
+  BackwardPlan plan;
+  plan.tile_rows = tile_rows;
+  plan.tile_keys = tile_keys;
+  plan.q_rows = checked.q_rows;
+  plan.k_rows = checked.k_rows;
+  plan.pieces = checked.pieces;
+  add_query_tiles(plan);
+  const auto cuts = cuts_of(plan.pieces, &PieceRule::k_row, &PieceRule::k_count, plan.k_rows);
+  for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+    std::vector<std::int32_t> holding;  // pieces that hold these key rows
+    for (std::size_t p = 0; p < plan.pieces.size(); ++p) {
+      const PieceRule& piece = plan.pieces[p];
+      if (piece.k_row <= cuts[i] && cuts[i + 1] <= piece.k_row + piece.k_count) {
+        holding.push_back(static_cast<std::int32_t>(p));
+      }
+    }
+    for (std::int32_t row = cuts[i]; row < cuts[i + 1]; row += tile_keys) {
+      const auto segments = static_cast<std::int32_t>(plan.segments.size());
+      KeyTile tile{row, std::min(tile_keys, cuts[i + 1] - row), segments, segments, 0};
+      for (const std::int32_t piece : holding) add_segment(plan, tile, piece);
+      plan.tiles.push_back(tile);
+    }
+  }
+  std::stable_sort(plan.tiles.begin(), plan.tiles.end(),
+                   [](const KeyTile& a, const KeyTile& b) { return a.q_tiles > b.q_tiles; });
+  return plan;
+}
+
+}  // namespace longhaul
