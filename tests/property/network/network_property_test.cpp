@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <limits>
 #include <numeric>
 
 #include "sim/network/collectives.h"
 #include "sim/network/flow_solver.h"
+#include "tests/unit/network/naive_max_min.h"
 #include "tests/unit/network/network_fixture.h"
 
 namespace longhaul {
@@ -274,6 +276,147 @@ RC_GTEST_PROP(FlowSolver, ABundleEqualsCopies, ()) {
   for (std::size_t i = 0; i < runs; ++i) {
     RC_ASSERT(std::abs(together[i].ps() - apart[i].ps()) <= static_cast<std::int64_t>(runs) + 1);
   }
+}
+
+// Plain flows over a few links that start at any time; some have a limit, some a weight.
+struct Traffic {
+  std::vector<Transfer> transfers;
+  std::vector<Time> times;
+};
+
+Traffic any_traffic(const Cluster& cluster) {
+  Traffic traffic;
+  const auto flows = *rc::gen::inRange<std::size_t>(1, 25);
+  for (std::size_t i = 0; i < flows; ++i) {
+    std::vector<LinkId> path;
+    const unsigned links = *rc::gen::inRange(1u, 256u) & *rc::gen::element(0xffu, 0x0fu, 0x55u, 0x81u);
+    for (LinkId link = 0; link < 8; ++link) {
+      if ((links >> link & 1u) != 0) path.push_back(link);
+    }
+    if (path.empty()) path.push_back(0);
+    Transfer transfer = path_transfer(cluster, path, *rc::gen::inRange<std::int64_t>(1, 100'000'000),
+                                      Time::from_ps(*rc::gen::inRange<std::int64_t>(0, 1'000'000)));
+    transfer.weight = *rc::gen::element(1.0, 1.0, 2.0, 0.25);
+    transfer.byte_seconds *= *rc::gen::element(1.0, 1.0, 1.5, 4.0);
+    transfer.alone = transfer.latency + Time::from_seconds(transfer.byte_seconds);
+    traffic.transfers.push_back(transfer);
+    traffic.times.push_back(Time::from_ps(*rc::gen::inRange<std::int64_t>(0, 1'000'000'000)));
+  }
+  return traffic;
+}
+
+std::vector<Start> starts_of(const Traffic& traffic) {
+  std::vector<Start> starts;
+  for (std::size_t i = 0; i < traffic.transfers.size(); ++i)
+    starts.push_back({traffic.times[i], &traffic.transfers[i]});
+  return starts;
+}
+
+// The finish times when the rates of all flows are made from scratch at every event, in seconds.
+std::vector<double> finish_from_scratch(const Cluster& cluster, const Traffic& traffic) {
+  const std::size_t count = traffic.transfers.size();
+  std::vector<double> begins(count);
+  std::vector<double> left(count, 1);  // part of the bytes
+  std::vector<double> finish(count, -1);
+  for (std::size_t i = 0; i < count; ++i) begins[i] = (traffic.times[i] + traffic.transfers[i].latency).seconds();
+  double now = 0;
+  for (std::size_t done = 0; done < count;) {
+    std::vector<std::size_t> moving;
+    std::vector<NaiveFlow> flows;
+    double until = std::numeric_limits<double>::infinity();
+    for (std::size_t i = 0; i < count; ++i) {
+      if (finish[i] >= 0) continue;
+      if (begins[i] > now) {
+        until = std::min(until, begins[i]);
+      } else {
+        moving.push_back(i);
+        flows.push_back({&traffic.transfers[i]});
+      }
+    }
+    std::vector<double> rates = naive_max_min(cluster, flows);  // of the bytes on a link: all links have as many
+    for (std::size_t k = 0; k < moving.size(); ++k) {
+      rates[k] /= static_cast<double>(traffic.transfers[moving[k]].loads[0].bytes);
+      until = std::min(until, now + left[moving[k]] / rates[k]);
+    }
+    for (std::size_t k = 0; k < moving.size(); ++k) {
+      const std::size_t i = moving[k];
+      const double end = now + left[i] / rates[k];
+      left[i] -= (until - now) * rates[k];
+      if (end > until * (1 + 1e-13)) continue;
+      finish[i] = until;
+      ++done;
+    }
+    now = until;
+  }
+  return finish;
+}
+
+// Any sequence of starts and ends: finish times as if all rates were made from scratch at every event. The solver
+// rounds each finish to a picosecond; an event may move the later ones by that many times the most that a rate can
+// change.
+RC_GTEST_PROP(FlowSolver, FinishTimesAreThoseOfASolutionFromScratch, ()) {
+  static const Cluster cluster = plain_cluster(8);
+  const Traffic traffic = any_traffic(cluster);
+  FlowSolver solver(cluster);
+  const std::vector<Time> finish = run_flows(solver, starts_of(traffic));
+  const std::vector<double> expected = finish_from_scratch(cluster, traffic);
+  for (std::size_t i = 0; i < finish.size(); ++i) {
+    RC_ASSERT(std::abs(finish[i].seconds() - expected[i]) <= 1e-9 * expected[i] + 100e-12);
+  }
+}
+
+// A flow cut into pieces that follow one another at once ends when the whole does, and so do all others.
+RC_GTEST_PROP(FlowSolver, SplittingAFlowChangesNothing, ()) {
+  static const Cluster cluster = plain_cluster(8);
+  Traffic whole = any_traffic(cluster);
+  Transfer& first = whole.transfers.front();
+  const auto pieces = *rc::gen::inRange<std::int64_t>(2, 6);
+  const std::int64_t each = first.loads[0].bytes;
+  for (LinkLoad& load : first.loads) load.bytes = each * pieces;
+  const double alone = first.byte_seconds;
+  first.byte_seconds *= static_cast<double>(pieces);
+  first.alone = first.latency + Time::from_seconds(first.byte_seconds);
+  Transfer piece = first;
+  for (LinkLoad& load : piece.loads) load.bytes = each;
+  piece.byte_seconds = alone;
+  piece.alone = piece.latency + Time::from_seconds(alone);
+  Transfer rest = piece;
+  rest.latency = Time::zero();
+  rest.alone = Time::from_seconds(alone);
+  FlowSolver uncut(cluster);
+  const std::vector<Time> expected = run_flows(uncut, starts_of(whole));
+  std::vector<Start> starts = starts_of(whole);
+  starts.front().transfer = &piece;
+  FlowSolver cut(cluster);
+  std::int64_t ended = 0;
+  std::vector<Time> finish = run_flows(cut, starts, [&](std::size_t flow, Time) -> const Transfer* {
+    return flow == 0 && ++ended < pieces ? &rest : nullptr;
+  });
+  for (std::size_t i = 0; i < finish.size(); ++i) {
+    RC_ASSERT(std::abs(finish[i].ps() - expected[i].ps()) <= 100 + expected[i].ps() / 1'000'000'000);
+  }
+  RC_ASSERT(cut.delivered() == uncut.delivered());
+}
+
+// What a link has delivered at any time is at most its bandwidth times the time, with eps too, and all is delivered.
+RC_GTEST_PROP(FlowSolver, BytesOverTimeNeverPassTheBandwidth, ()) {
+  static const Cluster cluster = plain_cluster(8);
+  const Traffic traffic = any_traffic(cluster);
+  FlowSolver solver(cluster, *rc::gen::element(0.0, 1e-3, 0.1));
+  std::vector<std::int64_t> asked(cluster.links().size());
+  Time first = Time::max();
+  for (std::size_t i = 0; i < traffic.times.size(); ++i) {
+    first = std::min(first, traffic.times[i] + traffic.transfers[i].latency);
+    for (const LinkLoad& load : traffic.transfers[i].loads) asked[static_cast<std::size_t>(load.link)] += load.bytes;
+  }
+  run_flows(solver, starts_of(traffic), [&](std::size_t, Time now) -> const Transfer* {
+    for (std::size_t link = 0; link < asked.size(); ++link) {
+      const double most = cluster.links()[link].bandwidth.value * ((now - first).seconds() + 25e-12);
+      RC_ASSERT(static_cast<double>(solver.delivered()[link]) <= most * (1 + 1e-9));
+    }
+    return nullptr;
+  });
+  RC_ASSERT(solver.delivered() == asked);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <string>
@@ -55,8 +56,11 @@ struct Start {
   const Transfer* transfer = nullptr;
 };
 
-// Runs all; returns the finish time of each, in the order given. `starts` need not be sorted.
-inline std::vector<Time> run_flows(FlowSolver& solver, const std::vector<Start>& starts) {
+// Runs all; returns the finish time of each, in the order given. `starts` need not be sorted. `follow` is told of every
+// end and may give what the flow does next, from that time on; its finish is that of the last.
+using Follow = std::function<const Transfer*(std::size_t flow, Time now)>;
+inline std::vector<Time> run_flows(FlowSolver& solver, const std::vector<Start>& starts,
+                                   const Follow& follow = nullptr) {
   std::vector<std::size_t> order(starts.size());
   std::iota(order.begin(), order.end(), 0u);
   std::stable_sort(order.begin(), order.end(),
@@ -73,7 +77,11 @@ inline std::vector<Time> run_flows(FlowSolver& solver, const std::vector<Start>&
     const Time now = solver.next();
     done.clear();
     solver.advance(now, done);
-    for (const std::uint32_t flow : done) finish[flow] = now;
+    for (const std::uint32_t flow : done) {
+      finish[flow] = now;
+      const Transfer* more = follow ? follow(flow, now) : nullptr;
+      if (more != nullptr) solver.start(now, *more, flow);
+    }
   }
   return finish;
 }
