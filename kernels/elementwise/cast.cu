@@ -16,22 +16,25 @@ constexpr std::int64_t kMaxBlocks = 16384;
 __device__ void convert(float from, __nv_bfloat16& to) { to = __float2bfloat16_rn(from); }
 __device__ void convert(__nv_bfloat16 from, float& to) { to = __bfloat162float(from); }
 
-// Elements that a thread takes at once: those of 16 bytes of bf16.
-constexpr int kGroup = 8;
-template <class T>
-struct alignas(16) Group {
-  T element[kGroup];
+// Elements that a thread takes at once. Neighbouring threads must write neighbouring 16 bytes: to fp32 four elements
+// (of 8 bytes), to bf16 eight (of two times 16).
+template <class To>
+constexpr int kGroup = 16 / sizeof(To);
+
+template <class T, int kSize>
+struct alignas(kSize * sizeof(T) < 16 ? kSize * sizeof(T) : 16) Group {
+  T element[kSize];
 };
 
-template <class From, class To>
-__global__ void cast_groups_kernel(const Group<From>* __restrict__ from, Group<To>* __restrict__ to,
+template <class From, class To, int kSize = kGroup<To>>
+__global__ void cast_groups_kernel(const Group<From, kSize>* __restrict__ from, Group<To, kSize>* __restrict__ to,
                                    std::int64_t groups) {
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < groups; i += step) {
-    const Group<From> in = from[i];
-    Group<To> out;
+    const Group<From, kSize> in = from[i];
+    Group<To, kSize> out;
 #pragma unroll
-    for (int j = 0; j < kGroup; ++j) convert(in.element[j], out.element[j]);
+    for (int j = 0; j < kSize; ++j) convert(in.element[j], out.element[j]);
     to[i] = out;
   }
 }
@@ -52,13 +55,14 @@ bool groups_align(const void* pointer) { return reinterpret_cast<std::uintptr_t>
 
 template <class From, class To>
 void launch(const From* from, To* to, std::int64_t count, cudaStream_t stream) {
-  const std::int64_t groups = groups_align(from) && groups_align(to) && count > 0 ? count / kGroup : 0;
+  constexpr int kSize = kGroup<To>;
+  const std::int64_t groups = groups_align(from) && groups_align(to) && count > 0 ? count / kSize : 0;
   if (groups > 0) {
-    cast_groups_kernel<<<blocks_for(groups), kThreads, 0, stream>>>(reinterpret_cast<const Group<From>*>(from),
-                                                                    reinterpret_cast<Group<To>*>(to), groups);
+    cast_groups_kernel<From, To><<<blocks_for(groups), kThreads, 0, stream>>>(
+        reinterpret_cast<const Group<From, kSize>*>(from), reinterpret_cast<Group<To, kSize>*>(to), groups);
     LH_CUDA_CHECK(cudaGetLastError());
   }
-  const std::int64_t done = groups * kGroup;
+  const std::int64_t done = groups * kSize;
   if (count <= done) return;
   cast_kernel<<<blocks_for(count - done), kThreads, 0, stream>>>(from + done, to + done, count - done);
   LH_CUDA_CHECK(cudaGetLastError());

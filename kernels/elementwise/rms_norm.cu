@@ -10,8 +10,16 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr std::int64_t kMaxWidth = 32768;
-// Blocks of the backward pass: their partial sums of dw are added in order, so the number is the same on every device.
-constexpr int kParts = 264;
+// Most blocks of the backward pass: 8 for each of an H200's multiprocessors.
+constexpr std::int64_t kMaxParts = 1056;
+// Of the kernel that adds the blocks' sums: a warp's columns, and threads that share a column.
+constexpr int kColumns = 32, kAdders = 8;
+
+// Blocks of the backward pass. Their partial sums of dw are added in order, so it depends on the shape alone: the same
+// bits on every device. At least 4 rows a block, so that the sums cost little beside the rows.
+int parts_of(const RmsNormShape& shape) {
+  return static_cast<int>(std::clamp<std::int64_t>(shape.tokens / 4, 1, kMaxParts));
+}
 
 __global__ void __launch_bounds__(kThreads)
     forward_kernel(const __nv_bfloat16* __restrict__ x, const __nv_bfloat16* __restrict__ w,
@@ -34,8 +42,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Block b takes rows b, b + kParts, ...; a thread owns the same columns of all of them, so that its sums of dw need no
-// synchronisation.
+// Block b takes rows b, b + gridDim.x, ...; a thread owns the same columns of all of them, so that its sums of dw need
+// no synchronisation.
 __global__ void __launch_bounds__(kThreads)
     backward_kernel(const __nv_bfloat16* __restrict__ x, const __nv_bfloat16* __restrict__ w,
                     const float* __restrict__ r, const __nv_bfloat16* dy, __nv_bfloat16* dx,
@@ -45,7 +53,7 @@ __global__ void __launch_bounds__(kThreads)
   const int first = static_cast<int>(threadIdx.x) * kGroupSize;
   for (int i = first; i < width; i += kThreads * kGroupSize) store_group(FloatGroup{}, dw + i);
 
-  for (std::int64_t token = blockIdx.x; token < tokens; token += kParts) {
+  for (std::int64_t token = blockIdx.x; token < tokens; token += gridDim.x) {
     const std::int64_t row = token * width;
     const float scale = r[token];
     float dot = 0;
@@ -71,12 +79,19 @@ __global__ void __launch_bounds__(kThreads)
   for (int i = first; i < width; i += kThreads * kGroupSize) store_group(load_group(dw + i), part + i);
 }
 
-__global__ void __launch_bounds__(kThreads)
-    sum_parts_kernel(const float* __restrict__ partial_dw, float* __restrict__ dw, int width) {
-  const int column = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
-  if (column >= width) return;
+__global__ void __launch_bounds__(kColumns* kAdders)
+    sum_parts_kernel(const float* __restrict__ partial_dw, float* __restrict__ dw, int width, int parts) {
+  __shared__ float sums[kAdders][kColumns];
+  const int column = static_cast<int>(blockIdx.x) * kColumns + static_cast<int>(threadIdx.x);
   float sum = 0;
-  for (int part = 0; part < kParts; ++part) sum += partial_dw[static_cast<std::int64_t>(part) * width + column];
+  for (int part = static_cast<int>(threadIdx.y); part < parts && column < width; part += kAdders) {
+    sum += partial_dw[static_cast<std::int64_t>(part) * width + column];
+  }
+  sums[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y > 0 || column >= width) return;
+#pragma unroll
+  for (int adder = 1; adder < kAdders; ++adder) sum += sums[adder][threadIdx.x];
   dw[column] = sum;
 }
 
@@ -100,7 +115,7 @@ void rms_norm(const RmsNormShape& shape, const Bf16* x, const Bf16* w, Bf16* y, 
 }
 
 std::size_t rms_norm_scratch(const RmsNormShape& shape) {
-  return static_cast<std::size_t>(kParts) * static_cast<std::size_t>(shape.width);
+  return static_cast<std::size_t>(parts_of(shape)) * static_cast<std::size_t>(shape.width);
 }
 
 void rms_norm_backward(const RmsNormShape& shape, const Bf16* x, const Bf16* w, const float* r, const Bf16* dy,
@@ -109,11 +124,12 @@ void rms_norm_backward(const RmsNormShape& shape, const Bf16* x, const Bf16* w, 
   const int width = static_cast<int>(shape.width);
   const int shared_bytes = width * static_cast<int>(sizeof(float));
   LH_CUDA_CHECK(cudaFuncSetAttribute(backward_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
-  backward_kernel<<<kParts, kThreads, static_cast<unsigned>(shared_bytes), stream>>>(
+  const int parts = parts_of(shape);
+  backward_kernel<<<static_cast<unsigned>(parts), kThreads, static_cast<unsigned>(shared_bytes), stream>>>(
       device(x), device(w), r, device(dy), device(dx), scratch, shape.tokens, width);
   LH_CUDA_CHECK(cudaGetLastError());
-  sum_parts_kernel<<<static_cast<unsigned>((width + kThreads - 1) / kThreads), kThreads, 0, stream>>>(scratch, dw,
-                                                                                                      width);
+  sum_parts_kernel<<<static_cast<unsigned>((width + kColumns - 1) / kColumns), dim3(kColumns, kAdders), 0, stream>>>(
+      scratch, dw, width, parts);
   LH_CUDA_CHECK(cudaGetLastError());
 }
 

@@ -5,7 +5,10 @@
 // of 8 up to 32,768; pointers 16-byte aligned; anything else throws std::invalid_argument.
 // Memory-bound: forward 4 bytes an element, backward 6.
 //
-// Version 1 (this): a block of 256 threads a row, 16-byte accesses, the row read twice (the second time from the L1).
+// Version 1: a block of 256 threads a row, 16-byte accesses, the row read twice (the second time from the L1); backward
+// in 264 blocks, their sums of dw added by one thread a column. H200, 65,536 x 4,096: 3.7 TB/s, backward 2.35 TB/s.
+// Version 2 (this): backward in up to 1,056 blocks, eight threads a column: 2.9 TB/s (3.3 expected), 2.1 at 16,384
+// rows.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -14,7 +14,8 @@ expect() {
   output=$("$program" "$@" 2>&1)
   got=$?
   if [[ $got != "$status" || $output != *"$text"* ]]; then
-    printf 'longhaul-measure %s\n  status %s, expected %s; said: %s\n  expected: %s\n' "$*" "$got" "$status" "$output" "$text"
+    printf 'longhaul-measure %s\n  status %s, said: %s\n' "$*" "$got" "$output"
+    printf '  expected status %s, %s\n' "$status" "$text"
     failures=$((failures + 1))
   fi
 }
