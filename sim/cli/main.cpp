@@ -61,6 +61,7 @@ int run(int argc, char** argv) {
   add_plan(app, action);
   add_verify(app, action);
   add_cost(app, action);
+  add_collective(app, action);
   add_pipeline(app, action);
   add_check(app, action);
   add_topology(app, action);

@@ -91,8 +91,10 @@ CollectiveNetwork::TransferId Engine::transfer_of(std::int32_t group) {
     sent += bytes.sent_intra_node + bytes.sent_inter_node;
     received += bytes.received;
   }
-  LH_ASSERT(sent == received, "{} in group {}: {} bytes sent, {} received", to_string(meeting.kind), group, sent,
-            received);
+  const TransferUse use = network_->use(transfer);
+  LH_ASSERT(sent + use.copied_bytes == received + use.merged_bytes,
+            "{} in group {}: {} bytes sent, {} received; switches copied {} and merged {}", to_string(meeting.kind), group,
+            sent, received, use.copied_bytes, use.merged_bytes);
   transfers_.emplace(key, CachedTransfer{transfer, group, meeting.kind, meeting.bytes});
   return transfer;
 }

@@ -12,10 +12,6 @@
 namespace longhaul {
 namespace {
 
-// Blocks of a communication kernel where the transfer does not say: what NCCL takes of a GPU behind NVSwitch for NVLS,
-// and the least of its rings there.
-constexpr int kUntoldChannels = 16;
-
 struct Sized {
   Estimate estimate;
   KernelKind kernel = KernelKind::kElementwise;
@@ -109,8 +105,7 @@ class FlowNetwork : public CollectiveNetwork {
   }
   TransferUse use(TransferId transfer) const override {
     const Transfer& of = prepared_[static_cast<std::size_t>(transfer)].transfer;
-    const bool untold = of.channels == 0 && !of.loads.empty();
-    return {untold ? kUntoldChannels : of.channels, of.alone.seconds()};
+    return {of.channels, of.alone.seconds(), of.copied_bytes, of.merged_bytes};
   }
 
   void start(Time now, TransferId transfer, std::uint32_t tag) override {

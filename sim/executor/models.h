@@ -56,6 +56,9 @@ struct MemberBytes {
 struct TransferUse {
   int channels = 0;
   double seconds = 0;  // alone
+  // Made and taken in by switches that multicast and reduce: sent + copied = received + merged over all members.
+  std::int64_t copied_bytes = 0;
+  std::int64_t merged_bytes = 0;
 };
 
 struct TaggedSlowdown {

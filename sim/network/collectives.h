@@ -1,16 +1,20 @@
-// Collectives as NCCL runs them, turned into transfers: bytes a link (exact) and latency by hop class.
+// Collectives as NCCL runs them, turned into transfers: bytes a link (exact) and the time alone.
 //
-// * all-gather, reduce-scatter, broadcast: rings. all-reduce: rings, or a tree over several nodes, whichever is faster.
-// * The ring set of a group uses the NIC of every member, as NCCL's channels do: each node boundary is crossed by the
-//   ring's whole traffic once, spread over the members of the node; inside a node members pass on the rest. On a
-//   switch they pass it to the next member; with direct pair links the rings take all orders of the members, so a
-//   member's traffic spreads evenly over the links to all others (NCCL's search finds such rings too).
-// * exchange (all-to-all(v), ring hop, pipeline edge, halo): every message on its own route, one phase.
-// * The protocol (LL, LL128, Simple) is the one with the least time alone; constants in sim/network/protocol.h.
+// The algorithm, protocol and channels are those that NCCL takes (sim/network/nccl/model.h); what each puts on links
+// stands in sim/network/algorithm_loads.h. Time alone: latency is NcclTime::fixed_us and what wires take longer than
+// those that the constants were fitted on (wire_latency.h); the byte phase is NcclTime::bytes_us, or what the most
+// loaded link needs if that is more (protocol_rate.h).
 //
-// Ignores: NVLS (so a large all-reduce inside one Hopper node comes out 25 to 33 % too slow), PAT and SHARP, the ramp
-// of channels, the batches of eight peers in a large exchange, the loads of staging copies. Not calibrated on a machine
-// of its own: callers give times +-25 %.
+// * Groups span any ranks: uneven over NVLink domains, strided, a part of a domain. NCCL is told of the largest number
+//   of members in a domain.
+// * Per-rank sizes, as PyTorch's NCCL back end runs them. all_gather_v: one broadcast a member in one NCCL group;
+//   reduce_scatter_v: one reduce a member (torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, outputs of unequal size).
+//   NCCL has only rings for both and chooses protocol and channels for all of a group's calls together. all_to_all_v:
+//   sends and receives, as all_to_all. The equal, padded form is all_gather or reduce_scatter of the largest part.
+// * exchange (all-to-all(v), ring hop, pipeline edge, halo): every message on its own route, one phase. Between rails
+//   a GPU hands its message over NVLink to the GPU of its peer's rail (PXN); the cluster's routes say so.
+//
+// Ignores: registered buffers, the order in which an exchange's peers are served, copies inside a GPU as loads.
 // A Collectives keeps scratch space: not to be shared between threads. Results do not depend on earlier calls.
 #pragma once
 
@@ -20,7 +24,11 @@
 
 #include "sim/cluster/cluster.h"
 #include "sim/core/units.h"
+#include "sim/network/load_sheet.h"
+#include "sim/network/nccl/model.h"
+#include "sim/network/protocol_rate.h"
 #include "sim/network/transfer.h"
+#include "sim/network/wire_latency.h"
 
 namespace longhaul {
 
@@ -33,50 +41,55 @@ struct PeerMessage {
 
 class Collectives {
  public:
-  // `cluster` must outlive this.
+  // `cluster` must outlive this. Without constants: those that ship (sim/network/shipped_nccl.h).
   explicit Collectives(const Cluster& cluster);
+  Collectives(const Cluster& cluster, const NcclConstants& constants);
+
+  // What NCCL is told of the machine from now on, instead of what the topology says: another version, settings.
+  void set_machine(const NcclMachine& machine) { machine_ = machine; }
 
   // `ranks`: distinct ranks in member order, at least one. A group of one, or no bytes: an empty transfer of no time.
-  // Each member gives `per_rank` bytes and ends with all of them. Every rank sends (n-1) x per_rank.
+  // Each member gives `per_rank` bytes and ends with all of them. Ring and PAT: every rank sends (n-1) x per_rank.
   Transfer all_gather(std::span<const int> ranks, Bytes per_rank);
-  // Each member gives n x per_rank_result bytes and ends with its own reduced part. Every rank sends
+  // Each member gives n x per_rank_result bytes and ends with its own reduced part. Ring and PAT: every rank sends
   // (n-1) x per_rank_result.
   Transfer reduce_scatter(std::span<const int> ranks, Bytes per_rank_result);
-  // Ring: n equal parts, the last ones padded; every rank sends 2 (n-1) ceil(buffer / n). Tree: the buffer up and down
-  // along every edge.
+  // Ring: n equal parts, the last ones padded; every rank sends 2 (n-1) ceil(buffer / n).
   Transfer all_reduce(std::span<const int> ranks, Bytes buffer);
   // From ranks[0] along the rings: every other member takes the buffer in once.
   Transfer broadcast(std::span<const int> ranks, Bytes buffer);
+  // Every member sends `per_peer` to each other one, and as much to itself.
+  Transfer all_to_all(std::span<const int> ranks, Bytes per_peer);
+  // nccl-tests' sendrecv: every member sends `message` to the next and receives as much from the one before.
+  Transfer send_receive(std::span<const int> ranks, Bytes message);
+
+  // Member i gives parts[i] bytes and ends with all of them.
+  Transfer all_gather_v(std::span<const int> ranks, std::span<const Bytes> parts);
+  // Member i ends with its reduced part of parts[i] bytes.
+  Transfer reduce_scatter_v(std::span<const int> ranks, std::span<const Bytes> parts);
+  // Member i sends messages[i * n + j] to member j.
+  Transfer all_to_all_v(std::span<const int> ranks, std::span<const Bytes> messages);
+
   // One group of sends and receives.
   Transfer exchange(std::span<const PeerMessage> messages);
 
  private:
-  struct Group;  // members by node
   struct Peers;  // who sends to whom in an exchange
 
-  Group make_group(std::span<const int> ranks) const;
-  Route add_route(int from, int to, std::int64_t bytes);
-  bool is_nvlink(LinkId link) const;
-  // All rings of the group: every member but `root` (none if negative) takes in `each` bytes.
-  void add_ring(const Group& group, std::int64_t each, int root);
-  void add_tree(const Group& group, std::int64_t bytes);
-  // Into `member` of a node from the others on it.
-  void add_local(const std::vector<int>& members, std::size_t member, std::int64_t bytes);
-  void add_boundary(const std::vector<int>& from, const std::vector<int>& to, std::int64_t bytes);
-  double link_seconds(const std::vector<double>& efficiency_of_class) const;
-  void choose_ring(const Group& group, int steps, std::int64_t total, Transfer& transfer) const;
-  // Moves the loads out of the scratch space into the transfer.
-  Transfer& take_loads(Transfer& transfer);
-  Transfer symmetric_ring(std::span<const int> ranks, std::int64_t each, int steps, std::int64_t total);
-  Transfer tree_all_reduce(std::span<const int> ranks, std::int64_t bytes, Time to_beat);
-  Peers count_peers(std::span<const PeerMessage> messages, Transfer& transfer);
-  static double slowest_route(const Topology& topology, const Peers& peers, Protocol protocol);
-  void time_exchange(const Peers& peers, Transfer& transfer) const;
+  NcclTime time_of(const CommGroup& group, NcclCollective collective, std::int64_t bytes) const;
+  int heads_of(const CommGroup& group) const;
+  // Takes the loads out of the sheet and sets all times.
+  Transfer finish(const NcclTime& time, double extra_us, int largest);
+  Transfer gather_or_scatter(std::span<const int> ranks, std::int64_t part, bool scatter);
+  Transfer ring_of_parts(std::span<const int> ranks, std::span<const Bytes> parts, bool scatter);
+  Peers put_messages(std::span<const PeerMessage> messages);
+  NcclExchange describe(const Peers& peers) const;
 
   const Cluster* cluster_;
-  std::vector<std::int64_t> load_;  // by link; zero between calls
-  std::vector<LinkId> touched_;
-  std::vector<std::int32_t> slot_;  // by rank; -1 between calls
+  const NcclConstants* constants_;
+  NcclMachine machine_;
+  WireLatency wires_;
+  LoadSheet sheet_;
 };
 
 }  // namespace longhaul

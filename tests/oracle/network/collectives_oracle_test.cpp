@@ -1,19 +1,17 @@
-// Closed forms of ring collectives and all-to-all: bytes on links exactly, times by bandwidth.
+// Closed forms of collectives: bytes on links exactly; times as NCCL's model gives them on healthy links.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "sim/network/collectives.h"
-#include "sim/network/protocol.h"
+#include "sim/network/shipped_nccl.h"
 #include "tests/unit/network/network_fixture.h"
 
 namespace longhaul {
 namespace {
 
-std::vector<PeerMessage> all_to_all(const std::vector<int>& ranks, std::int64_t per_peer) {
-  std::vector<PeerMessage> messages;
-  for (const int from : ranks) {
-    for (const int to : ranks) messages.push_back({from, to, Bytes{per_peer}});
-  }
-  return messages;
+NcclTime model_time(const Cluster& cluster, NcclCollective collective, int ranks, int domains, double bytes) {
+  return nccl_time(shipped_nccl(), nccl_machine(cluster.topology()),
+                   {collective, ranks, domains, ranks / domains, bytes});
 }
 
 // NCCL's bandwidth of a large ring over NVSwitch: every rank sends (n-1)/n of the buffer over its own link. Time of the
@@ -23,10 +21,11 @@ TEST(RingOracle, AllGatherInsideANode) {
   Collectives collectives(cluster);
   const std::int64_t per_rank = 1'000'000'000;
   const Transfer gather = collectives.all_gather(rank_range(8), Bytes{per_rank});
-  EXPECT_EQ(gather.protocol, Protocol::kSimple);
+  EXPECT_EQ(gather.algorithm, NcclAlgorithm::kRing);
+  EXPECT_EQ(gather.protocol, NcclProtocol::kSimple);
   ASSERT_EQ(gather.loads.size(), 16u);
   for (const LinkLoad& load : gather.loads) EXPECT_EQ(load.bytes, 7 * per_rank);
-  EXPECT_DOUBLE_EQ(gather.byte_seconds, 7e9 / 370.8e9);
+  EXPECT_GE(gather.byte_seconds, 7e9 / 370.8e9);
   EXPECT_EQ(gather.intra_node_bytes, 8 * 7 * per_rank);
   EXPECT_EQ(gather.inter_node_bytes, 0);
   for (const MemberTraffic& member : gather.members) {
@@ -35,25 +34,46 @@ TEST(RingOracle, AllGatherInsideANode) {
   }
 }
 
-// Start-up and steps, Simple, Hopper: 4.4 + 8.9 + 7 x (2.8 + 512 KiB / 230 GB/s) us, and the local copy of 0.54 of a
-// rank's part.
-TEST(RingOracle, LatencyOfALargeAllGather) {
-  const Cluster cluster = shipped_cluster("dgx-h200-ndr", 8);
+// Alone on healthy links a transfer takes what NCCL's model says, whatever algorithm it takes; its byte phase is what
+// the links need at least.
+TEST(TimeOracle, HealthyLinksTakeTheModelsTime) {
+  const Cluster cluster = shipped_cluster("dgx-h200-ndr", 64);
   Collectives collectives(cluster);
-  const Transfer gather = collectives.all_gather(rank_range(8), Bytes{1'000'000'000});
-  const double expected_us = 4.4 + 8.9 + 7 * (2.8 + 524288 / 230e3) + 0.54 * 1e9 / 370.8e3;
-  EXPECT_NEAR(gather.latency.us(), expected_us, 1e-5);
+  for (std::int64_t bytes = 1024; bytes <= std::int64_t{1} << 34; bytes *= 4) {
+    for (const int domains : {1, 2, 8}) {
+      const int n = 8 * domains;
+      const std::vector<int> ranks = rank_range(n);
+      const auto check = [&](const Transfer& transfer, NcclCollective collective) {
+        const NcclTime time = model_time(cluster, collective, n, domains, static_cast<double>(bytes));
+        const std::string where = fmt::format("{} of {} bytes, {} ranks, {} {}", nccl_name(collective), bytes, n,
+                                              nccl_name(time.algorithm), nccl_name(time.protocol));
+        EXPECT_EQ(transfer.algorithm, time.algorithm) << where;
+        EXPECT_EQ(transfer.channels, time.channels) << where;
+        EXPECT_NEAR(transfer.alone.us(), time.total_us(), 2e-6) << where;  // two roundings to a picosecond
+        double links = 0;
+        for (const LinkLoad& load : transfer.loads) {
+          links = std::max(links, Bytes{load.bytes} / cluster.links()[static_cast<std::size_t>(load.link)].bandwidth);
+        }
+        EXPECT_EQ(transfer.byte_seconds, std::max(links, time.bytes_us * 1e-6)) << where;
+      };
+      check(collectives.all_reduce(ranks, Bytes{bytes}), NcclCollective::kAllReduce);
+      check(collectives.all_gather(ranks, Bytes{bytes / n}), NcclCollective::kAllGather);
+      check(collectives.reduce_scatter(ranks, Bytes{bytes / n}), NcclCollective::kReduceScatter);
+      check(collectives.broadcast(ranks, Bytes{bytes}), NcclCollective::kBroadcast);
+      check(collectives.all_to_all(ranks, Bytes{bytes / n}), NcclCollective::kAllToAll);
+    }
+  }
 }
 
-// All-reduce moves twice what all-gather of the same buffer does: 2 (n-1)/n S a rank.
+// All-reduce by a ring moves twice what all-gather of the same buffer does: 2 (n-1)/n S a rank. (Ampere: no NVLS.)
 TEST(RingOracle, AllReduceIsTwoGathers) {
-  const Cluster cluster = shipped_cluster("dgx-h100-ndr", 8);
+  const Cluster cluster = shipped_cluster("dgx-a100-hdr", 8);
   Collectives collectives(cluster);
   const Transfer gather = collectives.all_gather(rank_range(8), Bytes{100'000'000});
   const Transfer reduce = collectives.all_reduce(rank_range(8), Bytes{800'000'000});
   ASSERT_EQ(gather.loads.size(), reduce.loads.size());
   for (std::size_t i = 0; i < gather.loads.size(); ++i) EXPECT_EQ(reduce.loads[i].bytes, 2 * gather.loads[i].bytes);
-  EXPECT_DOUBLE_EQ(reduce.byte_seconds, 2 * gather.byte_seconds);
+  EXPECT_EQ(reduce.algorithm, NcclAlgorithm::kRing);
 }
 
 // A ring over D nodes of eight: every node boundary is crossed by one ring's traffic T = (n-1) x part, an eighth by
@@ -81,9 +101,8 @@ TEST(RingOracle, TwoNodesAreLimitedByTheNics) {
   Collectives collectives(cluster);
   const Transfer gather = collectives.all_gather(rank_range(16), Bytes{800'000'000});
   const double traffic = 15 * 800e6;
-  EXPECT_DOUBLE_EQ(gather.byte_seconds, std::max(traffic / 8 / 48e9, traffic * 7 / 8 / 370.8e9));
-  // Steps, Simple: 4.4 + 14 x max(2.8, 3) + 1 x 6 us.
-  EXPECT_NEAR(gather.latency.us(), 4.4 + 14 * 3 + 6, 1e-6);
+  EXPECT_GE(gather.byte_seconds, std::max(traffic / 8 / 48e9, traffic * 7 / 8 / 370.8e9));
+  EXPECT_LE(gather.byte_seconds, 1.1 * traffic / 8 / 48e9);
 }
 
 // Four A100 with direct pairs: the six cyclic orders use each of the twelve directed links equally, so a member's
@@ -94,7 +113,8 @@ TEST(RingOracle, PairLinksShareARing) {
   const Transfer gather = collectives.all_gather(rank_range(4), Bytes{240'000'000});
   ASSERT_EQ(gather.loads.size(), 12u);
   for (const LinkLoad& load : gather.loads) EXPECT_EQ(load.bytes, 240'000'000);
-  EXPECT_DOUBLE_EQ(gather.byte_seconds, 3 * 240e6 / (3 * 80e9));
+  EXPECT_GE(gather.byte_seconds, 3 * 240e6 / (3 * 80e9));
+  EXPECT_LE(gather.byte_seconds, 1.3 * 3 * 240e6 / (3 * 80e9));
 }
 
 // One member a node (a data-parallel group of stride 8): each NIC carries the whole traffic of its member.
@@ -111,14 +131,14 @@ TEST(RingOracle, StridedGroup) {
   EXPECT_EQ(scatter.intra_node_bytes, 0);
 }
 
-// All-to-all: a rank sends (n-1)/n of its buffer, and as much comes in. Many sends at once reach 0.83 of NVLink.
+// All-to-all: a rank sends (n-1)/n of its buffer, and as much comes in.
 TEST(ExchangeOracle, AllToAllInsideANode) {
   const Cluster cluster = shipped_cluster("dgx-h100-ndr", 8);
   Collectives collectives(cluster);
-  const Transfer exchange = collectives.exchange(all_to_all(rank_range(8), 10'000'000));
+  const Transfer exchange = collectives.all_to_all(rank_range(8), Bytes{10'000'000});
   ASSERT_EQ(exchange.loads.size(), 16u);
   for (const LinkLoad& load : exchange.loads) EXPECT_EQ(load.bytes, 70'000'000);
-  EXPECT_DOUBLE_EQ(exchange.byte_seconds, 70e6 / (0.83 * 370.8e9));
+  EXPECT_GE(exchange.byte_seconds, 70e6 / 370.8e9);
 }
 
 // BASP paper, the 2 x 4 testbed, worked values for N = 8, G = 4, B = 2, S = 16384: Llama-3.2-1B. b = 41,943,040 bytes a
@@ -128,23 +148,23 @@ TEST(ExchangeOracle, BaspTestbedVolumes) {
   const Cluster cluster = shipped_cluster("a100-40gb-2x4", 8);
   Collectives collectives(cluster);
   const std::int64_t buffer = 41'943'040;
-  const Transfer ulysses = collectives.exchange(all_to_all(rank_range(8), buffer / 8));
+  const Transfer ulysses = collectives.all_to_all(rank_range(8), Bytes{buffer / 8});
   for (const MemberTraffic& member : ulysses.members) {
     EXPECT_EQ(member.sent_intra_node + member.sent_inter_node, 36'700'160);
     EXPECT_EQ(member.sent_inter_node, 20'971'520);
     EXPECT_EQ(member.received, 36'700'160);
   }
-  const Transfer basp = collectives.exchange(all_to_all(rank_range(4), buffer / 4));
+  const Transfer basp = collectives.all_to_all(rank_range(4), Bytes{buffer / 4});
   for (const MemberTraffic& member : basp.members) {
     EXPECT_EQ(member.sent_intra_node, 31'457'280);
     EXPECT_EQ(member.sent_inter_node, 0);
   }
-  // The node's one NIC carries all of it: 4 x 20.97 MB at 0.75 x 50 GB/s; each PCIe link only its own GPU's part.
+  // The node's one NIC carries all of it: 4 x 20.97 MB at 50 GB/s rated; each PCIe link only its own GPU's part.
   EXPECT_EQ(loads_by_name(cluster, ulysses).at("n0.nic0>"), 4 * 20'971'520);
   EXPECT_EQ(loads_by_name(cluster, ulysses).at("n0.g2.pcie>"), 20'971'520);
-  EXPECT_DOUBLE_EQ(ulysses.byte_seconds, 4 * 20'971'520 / 37.5e9);
-  // BASP: b/4 on each pair link, at 0.83 x 80 GB/s.
-  EXPECT_DOUBLE_EQ(basp.byte_seconds, 10'485'760 / (0.83 * 80e9));
+  EXPECT_GE(ulysses.byte_seconds, 4 * 20'971'520 / 50e9);
+  // BASP: b/4 on each pair link of 80 GB/s.
+  EXPECT_GE(basp.byte_seconds, 10'485'760 / 80e9);
 }
 
 // Between rails a message first changes GPU over NVLink (PXN): it uses the receiver's rail.
@@ -156,16 +176,6 @@ TEST(ExchangeOracle, BetweenRails) {
   const std::map<std::string, std::int64_t> expected = {
       {"n0.g1.nvl>", 1'000'000}, {"n0.g6.nvl<", 1'000'000}, {"n0.nic6>", 1'000'000}, {"n1.nic6<", 1'000'000}};
   EXPECT_EQ(loads, expected);
-}
-
-// A pipeline edge: one peer, the NIC's full rate.
-TEST(ExchangeOracle, PipelineEdge) {
-  const Cluster cluster = shipped_cluster("dgx-h200-ndr", 16);
-  Collectives collectives(cluster);
-  const PeerMessage message{3, 11, Bytes{96'000'000}};
-  const Transfer edge = collectives.exchange({&message, 1});
-  EXPECT_DOUBLE_EQ(edge.byte_seconds, 2e-3);
-  EXPECT_NEAR(edge.latency.us(), 4.4 + 6.3 + 6, 1e-6);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "sim/network/algorithm_loads.h"
 #include "sim/network/collectives.h"
 #include "sim/network/flow_solver.h"
 #include "tests/unit/network/naive_max_min.h"
@@ -18,14 +19,32 @@ const Cluster& cluster_number(int number) {
     Topology narrow = *read_topology("dgx-a100-hdr", LONGHAUL_SOURCE_ROOT);
     narrow.nodes_per_leaf = 2;
     narrow.oversubscription = 4;
-    return std::vector<Cluster>{shipped_cluster("dgx-h200-ndr", 64), shipped_cluster("dgx-a100-hdr", 24),
-                                shipped_cluster("a100-40gb-2x4", 8), shipped_cluster("a800-4x8", 32),
-                                *make_cluster(narrow, 40),           shipped_cluster("dgx-h100-ndr", 5)};
+    Topology slow = *read_topology("hgx-h100-ndr-sharp", LONGHAUL_SOURCE_ROOT);
+    slow.what_ifs.resize(2);
+    slow.what_ifs[0].links = "n1.nic3";
+    slow.what_ifs[0].scale_bandwidth = 0.3;
+    slow.what_ifs[0].scale_latency = 4;
+    slow.what_ifs[1].links = "n0.g2.nvl>";
+    slow.what_ifs[1].scale_bandwidth = 0.5;
+    Topology tree = *read_topology("dgx-h100-ndr", LONGHAUL_SOURCE_ROOT);
+    tree.network_fabric = NetworkFabric::kFatTree;
+    tree.nodes_per_leaf = 2;
+    tree.oversubscription = 2;
+    tree.routing = Routing::kHash;
+    return std::vector<Cluster>{shipped_cluster("gb200-nvl72", 144),
+                                *make_cluster(slow, 32),
+                                *make_cluster(tree, 48),
+                                shipped_cluster("dgx-h200-ndr", 64),
+                                shipped_cluster("dgx-a100-hdr", 24),
+                                shipped_cluster("a100-40gb-2x4", 8),
+                                shipped_cluster("a800-4x8", 32),
+                                *make_cluster(narrow, 40),
+                                shipped_cluster("dgx-h100-ndr", 5)};
   }();
   return clusters[static_cast<std::size_t>(number)];
 }
 
-const Cluster& any_cluster() { return cluster_number(*rc::gen::inRange(0, 6)); }
+const Cluster& any_cluster() { return cluster_number(*rc::gen::inRange(0, 9)); }
 
 std::int64_t any_bytes() {
   const int magnitude = *rc::gen::inRange(0, 31);
@@ -60,10 +79,17 @@ std::vector<PeerMessage> any_messages(const Cluster& cluster) {
 }
 
 Transfer any_transfer(const Cluster& cluster, Collectives& collectives) {
-  const int kind = *rc::gen::inRange(0, 5);
+  const int kind = *rc::gen::inRange(0, 9);
   if (kind == 0) return collectives.exchange(any_messages(cluster));
   const std::vector<int> ranks = any_group(cluster);
   const Bytes bytes{any_bytes()};
+  if (kind == 5) return collectives.all_to_all(ranks, bytes);
+  if (kind == 6) return collectives.send_receive(ranks, bytes);
+  if (kind >= 7) {
+    std::vector<Bytes> parts(ranks.size());
+    for (Bytes& part : parts) part = Bytes{any_bytes() - 1};
+    return kind == 7 ? collectives.all_gather_v(ranks, parts) : collectives.reduce_scatter_v(ranks, parts);
+  }
   if (kind == 1) return collectives.all_gather(ranks, bytes);
   if (kind == 2) return collectives.reduce_scatter(ranks, bytes);
   if (kind == 3) return collectives.all_reduce(ranks, bytes);
@@ -83,7 +109,8 @@ RC_GTEST_PROP(Transfers, AreWellFormed, ()) {
     all_sent += sent(member);
     all_received += member.received;
   }
-  RC_ASSERT(all_sent == all_received);
+  RC_ASSERT(transfer.copied_bytes >= 0 && transfer.merged_bytes >= 0);
+  RC_ASSERT(all_sent + transfer.copied_bytes == all_received + transfer.merged_bytes);
   RC_ASSERT(all_sent == transfer.intra_node_bytes + transfer.inter_node_bytes);
   RC_ASSERT(transfer.alone == transfer.latency + Time::from_seconds(transfer.byte_seconds));
   LinkId last = -1;
@@ -125,6 +152,7 @@ RC_GTEST_PROP(Transfers, BytesReceivedAreBytesAsked, ()) {
   RC_ASSERT(gather.members.size() == ranks.size());
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     RC_ASSERT(gather.members[i].rank == ranks[i]);
+    if (gather.algorithm != NcclAlgorithm::kRing && gather.algorithm != NcclAlgorithm::kPat) continue;
     RC_ASSERT(gather.members[i].received == others * bytes);
     RC_ASSERT(sent(gather.members[i]) == others * bytes);
   }
@@ -144,6 +172,92 @@ RC_GTEST_PROP(Transfers, BytesReceivedAreBytesAsked, ()) {
     }
     RC_ASSERT(sent(member) == asked_out);
     RC_ASSERT(member.received == asked_in);
+  }
+}
+
+// The loads of every algorithm, whether NCCL would take it here or not: what members send, less what switches merge and
+// with what they copy, is what members receive; NICs carry what leaves domains, NVLink the rest; all-reduce leaves
+// everybody with the buffer.
+RC_GTEST_PROP(AlgorithmLoads, ConserveBytes, ()) {
+  const Cluster& cluster = any_cluster();
+  const std::vector<int> ranks = any_group(cluster);
+  RC_PRE(ranks.size() > 1u);
+  const CommGroup group = make_comm_group(cluster, ranks);
+  const std::int64_t bytes = any_bytes();
+  const bool one_domain = group.domains.size() == 1;
+  const bool switches = cluster.topology().node_fabric == NodeFabric::kNvSwitch;
+  const int heads = *rc::gen::inRange(1, group.smallest + 1);
+  LoadSheet sheet(cluster);
+  sheet.begin(ranks);
+  switch (*rc::gen::inRange(0, 8)) {
+    case 0:
+      put_tree(sheet, group, bytes);
+      break;
+    case 1:
+      RC_PRE(one_domain && switches);
+      put_nvls_all_reduce(sheet, group, bytes);
+      break;
+    case 2:
+      RC_PRE(switches);
+      put_nvls_tree(sheet, group, heads, bytes);
+      break;
+    case 3:
+      put_collnet_all_reduce(sheet, group, heads, InsideDomain::kDirect, bytes);
+      break;
+    case 4:
+      put_collnet_all_reduce(sheet, group, heads, InsideDomain::kChain, bytes);
+      break;
+    case 5:
+      put_switch_gather(sheet, group, heads, switches ? InsideDomain::kNvls : InsideDomain::kDirect, bytes);
+      break;
+    case 6:
+      put_switch_scatter(sheet, group, heads, switches ? InsideDomain::kNvls : InsideDomain::kDirect, bytes);
+      break;
+    default:
+      RC_PRE(group.largest == 1);
+      put_pat(sheet, group, bytes, *rc::gen::inRange(0, 2) == 0);
+      break;
+  }
+  Transfer transfer;
+  sheet.take(transfer);
+  std::int64_t all_sent = 0;
+  std::int64_t all_received = 0;
+  for (const MemberTraffic& member : transfer.members) {
+    all_sent += sent(member);
+    all_received += member.received;
+  }
+  RC_ASSERT(all_sent + transfer.copied_bytes == all_received + transfer.merged_bytes);
+  std::int64_t on_nics = 0;
+  for (const LinkLoad& load : transfer.loads) {
+    if (cluster.links()[static_cast<std::size_t>(load.link)].name.find(".nic") != std::string::npos)
+      on_nics += load.bytes;
+  }
+  RC_ASSERT(transfer.inter_node_bytes <= on_nics);
+  RC_ASSERT((on_nics == 0) == one_domain);
+  RC_ASSERT(!transfer.loads.empty());
+}
+
+// Two transfers that share a link, started together: neither ends before it would alone, and if the link is the
+// tightest of both, both end later.
+RC_GTEST_PROP(FlowSolver, TransfersThatMeetSlowEachOther, ()) {
+  const Cluster& cluster = any_cluster();
+  Collectives collectives(cluster);
+  const std::vector<int> ranks = any_group(cluster);
+  RC_PRE(ranks.size() > 1u);
+  const Bytes bytes{1'000'000 + any_bytes()};
+  const Transfer one = collectives.all_gather(ranks, bytes);
+  Transfer other = one;
+  FlowSolver solver(cluster);
+  const std::vector<Time> finish = run_flows(solver, {{Time::zero(), &one}, {Time::zero(), &other}});
+  double links = 0;
+  for (const LinkLoad& load : one.loads) {
+    links = std::max(links, Bytes{load.bytes} / cluster.links()[static_cast<std::size_t>(load.link)].bandwidth);
+  }
+  // Both want `links` seconds of the tightest link: together twice that, unless NCCL left it half idle.
+  const Time together = one.latency + Time::from_seconds(std::max(one.byte_seconds, 2 * links));
+  for (const Time end : finish) {
+    RC_ASSERT(end >= one.alone);
+    RC_ASSERT(std::abs((end - together).ps()) <= 2);
   }
 }
 

@@ -1,0 +1,205 @@
+#include "sim/network/collective_rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <tuple>
+#include <utility>
+
+#include "sim/cluster/find_topology.h"
+#include "sim/core/csv.h"
+#include "sim/network/nccl/rows.h"
+#include "sim/network/shipped_nccl.h"
+
+namespace longhaul {
+namespace {
+
+constexpr double kMicro = 1e-6;
+constexpr double kGiga = 1e9;
+
+// A cluster and what runs on it.
+struct Machine {
+  Machine(Cluster of, const NcclConstants& constants) : cluster(std::move(of)), collectives(cluster, constants) {}
+  Cluster cluster;
+  Collectives collectives;
+};
+
+class Predictor {
+ public:
+  Predictor(const std::string& file, const std::optional<Topology>& topology, const std::string& data_directory,
+            const NcclConstants& constants, Errors& errors)
+      : file_(file), topology_(topology), data_directory_(data_directory), constants_(constants), errors_(errors) {}
+
+  // nullopt: the row has a fault.
+  std::optional<PredictedCollective> predict(const CollectiveRow& row);
+
+ private:
+  template <class T>
+  const T* take(const Expected<T>& value);
+  const Topology* topology_of(const CollectiveRow& row);
+  Machine* machine_of(const CollectiveRow& row, const Topology& topology, const std::vector<int>& ranks);
+
+  const std::string& file_;
+  const std::optional<Topology>& topology_;
+  const std::string& data_directory_;
+  const NcclConstants& constants_;
+  Errors& errors_;
+  std::map<std::tuple<std::string, int, int, std::string>, std::string> names_;  // of topologies, by kind of row
+  std::map<std::string, Topology> shipped_;                                      // by name
+  std::map<std::pair<std::string, int>, std::unique_ptr<Machine>> machines_;     // by topology and GPUs
+};
+
+// The value, or its errors noted.
+template <class T>
+const T* Predictor::take(const Expected<T>& value) {
+  if (value) return &*value;
+  errors_.insert(errors_.end(), value.error().begin(), value.error().end());
+  return nullptr;
+}
+
+const Topology* Predictor::topology_of(const CollectiveRow& row) {
+  const std::string place = fmt::format("line {}", row.line);
+  if (topology_) {
+    if (row.gpus_per_node == topology_->gpus_per_node) return &*topology_;
+    errors_.push_back({file_, place, fmt::format("gpus_per_node is {}", row.gpus_per_node),
+                       fmt::format("{}, as {} has", topology_->gpus_per_node, topology_->name), ""});
+    return nullptr;
+  }
+  // The look-up reads every shipped file: once a kind of row. A kind that is not known is looked up again, for an error
+  // of its own line.
+  const auto kind = std::make_tuple(row.gpu, row.nodes, row.gpus_per_node, row.fabric);
+  auto name = names_.find(kind);
+  if (name == names_.end()) {
+    const Expected<std::string> found =
+        find_topology({row.gpu, row.nodes, row.gpus_per_node, row.fabric}, data_directory_, file_, place);
+    if (take(found) == nullptr) return nullptr;
+    name = names_.emplace(kind, *found).first;
+  }
+  auto shipped = shipped_.find(name->second);
+  if (shipped == shipped_.end()) {
+    const Expected<Topology> read = read_topology(name->second, data_directory_);
+    if (take(read) == nullptr) return nullptr;
+    shipped = shipped_.emplace(name->second, *read).first;
+  }
+  return &shipped->second;
+}
+
+Machine* Predictor::machine_of(const CollectiveRow& row, const Topology& topology, const std::vector<int>& ranks) {
+  // Whole domains where the ranks lie in several, else the hosts.
+  const int domain = topology.domain_gpus();
+  const int hosts = row.nodes * topology.gpus_per_node;
+  const int gpus = std::max(hosts, ranks.back() >= domain ? (ranks.back() / domain + 1) * domain : 0);
+  std::unique_ptr<Machine>& known = machines_[{topology.name, gpus}];
+  if (known == nullptr) {
+    const Expected<Cluster> cluster = make_cluster(topology, gpus, file_, fmt::format("line {}", row.line));
+    if (take(cluster) == nullptr) return nullptr;
+    known = std::make_unique<Machine>(*cluster, constants_);
+  }
+  return known.get();
+}
+
+std::optional<PredictedCollective> Predictor::predict(const CollectiveRow& row) {
+  const Topology* topology = topology_of(row);
+  if (topology == nullptr) return std::nullopt;
+  const std::vector<int> ranks = nccl_tests_ranks(*topology, row.nodes, row.ranks);
+  Machine* machine = machine_of(row, *topology, ranks);
+  if (machine == nullptr) return std::nullopt;
+  machine->collectives.set_machine(with_settings(nccl_machine(*topology), row));
+  const Bytes size{static_cast<std::int64_t>(row.bytes)};
+  const Transfer transfer = nccl_tests_transfer(machine->collectives, row.collective, ranks, size);
+  PredictedCollective predicted;
+  predicted.us = transfer.alone.us() + harness_us(constants_, row.harness);
+  const double seconds = predicted.us * kMicro;
+  if (seconds > 0) predicted.busbw_GBps = row.bytes / seconds / kGiga * busbw_factor(row.collective, row.ranks);
+  predicted.algorithm = transfer.channels == 0
+                            ? "none"
+                            : fmt::format("{} {}", nccl_name(transfer.algorithm), nccl_name(transfer.protocol));
+  return predicted;
+}
+
+}  // namespace
+
+double busbw_factor(NcclCollective collective, int ranks) {
+  const double part = static_cast<double>(ranks - 1) / ranks;
+  switch (collective) {
+    case NcclCollective::kAllReduce:
+      return 2 * part;
+    case NcclCollective::kAllGather:
+    case NcclCollective::kReduceScatter:
+    case NcclCollective::kAllToAll:
+      return part;
+    case NcclCollective::kSendRecv:
+    case NcclCollective::kBroadcast:
+      break;
+  }
+  return 1;
+}
+
+std::vector<int> nccl_tests_ranks(const Topology& topology, int nodes, int ranks) {
+  const int nodes_per_domain = std::max(1, topology.domain_gpus() / topology.gpus_per_node);
+  const int domains = (nodes + nodes_per_domain - 1) / nodes_per_domain;
+  std::vector<int> out;
+  int node = 0;
+  for (int domain = 0; domain < domains; ++domain) {
+    const int here = nodes / domains + (domain < nodes % domains ? 1 : 0);
+    for (int i = 0; i < here; ++i, ++node) {
+      const int first = (domain * nodes_per_domain + i) * topology.gpus_per_node;
+      const int gpus = ranks / nodes + (node < ranks % nodes ? 1 : 0);
+      for (int gpu = 0; gpu < gpus; ++gpu) out.push_back(first + gpu);
+    }
+  }
+  return out;
+}
+
+Transfer nccl_tests_transfer(Collectives& collectives, NcclCollective collective, std::span<const int> ranks,
+                             Bytes size) {
+  const auto count = static_cast<std::int64_t>(ranks.size());
+  const Bytes part{(size.value + count - 1) / count};
+  switch (collective) {
+    case NcclCollective::kAllReduce:
+      return collectives.all_reduce(ranks, size);
+    case NcclCollective::kAllGather:
+      return collectives.all_gather(ranks, part);
+    case NcclCollective::kReduceScatter:
+      return collectives.reduce_scatter(ranks, part);
+    case NcclCollective::kAllToAll:
+      return collectives.all_to_all(ranks, part);
+    case NcclCollective::kSendRecv:
+      return collectives.send_receive(ranks, size);
+    case NcclCollective::kBroadcast:
+      break;
+  }
+  return collectives.broadcast(ranks, size);
+}
+
+Expected<CollectiveTable> predict_collectives(const std::string& csv, const std::string& file,
+                                              const std::optional<Topology>& topology,
+                                              const std::string& data_directory) {
+  Errors errors;
+  const Expected<NcclConstants> constants = read_shipped_nccl(data_directory);
+  if (!constants) return tl::unexpected(constants.error());
+  Expected<std::vector<CollectiveRow>> rows = parse_collective_rows(csv, file);
+  if (!rows) return tl::unexpected(std::move(rows.error()));
+  const CsvTable table = read_csv(csv, file, errors);  // the fields as they are given; its faults are in `rows`
+  for (const char* added : {"predicted_us", "predicted_busbw_GBps", "algorithm"}) {
+    if (table.find(added)) {
+      errors.push_back(
+          {file, "", fmt::format("has a column \"{}\"", added), "no such column: it is what is added", ""});
+    }
+  }
+  CollectiveTable out;
+  out.columns = table.columns;
+  Predictor predictor(file, topology, data_directory, *constants, errors);
+  for (std::size_t i = 0; i < rows->size(); ++i) {
+    std::optional<PredictedCollective> predicted = predictor.predict((*rows)[i]);
+    if (!predicted) continue;
+    predicted->fields = table.rows[i].fields;
+    out.rows.push_back(std::move(*predicted));
+  }
+  if (!errors.empty()) return tl::unexpected(std::move(errors));
+  return out;
+}
+
+}  // namespace longhaul
