@@ -158,7 +158,7 @@ class RankCheck {
     }
     epoch_ = {++now_[op.stream], op.stream};
     acquire(at);
-    if (!is_empty(schedule_, at)) use(at);
+    if (!is_empty(schedule_, at) || op.function == Function::kGiven) use(at);
     release(at);
     if (op.record != kNoEvent) {
       std::copy_n(now_, streams_, events_.data() + static_cast<std::size_t>(op.record) * streams_);

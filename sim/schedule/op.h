@@ -44,6 +44,7 @@ enum class Function : std::uint8_t {
   kAdd,                // r a, r b, w a + b
   kAccumulate,         // r a, rw b += a
   kZero,               // w
+  kGiven,              // w (any number): rows that come from outside the step; nothing is launched
   kCast,               // r a, w b
   kCrossEntropy,       // rw logits: replaced by d loss / d logits (softmax - onehot) / counted tokens; adds the loss
 };

@@ -48,6 +48,8 @@ const char* to_string(Function function) {
       return "accumulate";
     case Function::kZero:
       return "zero";
+    case Function::kGiven:
+      return "given";
     case Function::kCast:
       return "cast";
     case Function::kCrossEntropy:

@@ -142,7 +142,8 @@ struct PeerBytes {
 std::vector<PeerBytes> exchange_bytes(const Schedule& schedule, const OpInstance& at);
 
 // True if the op has nothing to do here: no rows, no peers, no bytes. It then completes at once and is not launched,
-// but its waits, record, acquire and release hold. Members of a collective agree on it.
+// but its waits, record, acquire and release hold. Members of a collective agree on it. What comes from outside the
+// step (Function::kGiven) is written by nobody: it is empty too, and its views hold values all the same.
 bool is_empty(const Schedule& schedule, const OpInstance& at);
 
 }  // namespace longhaul

@@ -89,14 +89,17 @@ tl::expected<void, std::string> check_applicable(const Strategy& strategy, const
                                           ? "runs causal language models, not block diffusion"
                                           : "runs block diffusion, not causal language models"));
   }
-  if (request.training.scope == Scope::kLayers || request.training.scope == Scope::kAttention) {
+  const bool attention = request.training.scope == Scope::kAttention;
+  if (strategy.family == StrategyFamily::kPipeline && (attention || !request.training.backward)) {
     return tl::unexpected(std::string(
-        "steps of layers or attention alone are not built yet; use scope \"step\" or \"forward-backward\""));
+        "a pipeline is whole layers, forward and backward; use scope \"step\", \"forward-backward\" or \"layers\" with "
+        "both passes"));
   }
   if (request.ranks == 1 && strategy.family != StrategyFamily::kData) {
     return tl::unexpected(std::string("one GPU has nothing to share a sequence with; use data-parallel"));
   }
-  if (request.degrees.pp > 1 && request.model.tied_embeddings) {
+  const bool head = request.training.scope == Scope::kStep || request.training.scope == Scope::kForwardBackward;
+  if (request.degrees.pp > 1 && request.model.tied_embeddings && head) {
     return tl::unexpected(std::string(
         "tied embeddings on two stages need a gradient exchange between first and last stage, which is not built"));
   }

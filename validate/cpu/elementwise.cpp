@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "sim/core/mix.h"
 #include "validate/cpu/ops.h"
 
 namespace longhaul {
@@ -215,6 +216,22 @@ void zero(Machine& machine, const OpInstance& at) {
   }
 }
 
+// Values of what comes from outside the step: in [-1, 1), by tensor kind, layer, token and column, the same on every
+// rank. Padding is zero.
+void given(Machine& machine, const OpInstance& at) {
+  for (const View& view : at.op->operands) {
+    const Region region = machine.region(at, view);
+    const std::vector<RowToken> tokens = view_tokens(machine, at, region);
+    const TensorId id = resolve(at, view.tensor);
+    for (std::int64_t i = 0; i < region.rows(); ++i) {
+      const RowToken& token = tokens[static_cast<std::size_t>(i)];
+      for (std::int64_t j = 0; j < region.columns(); ++j) {
+        region.row(i)[j] = token.document < 0 ? 0.0 : given_value(id.kind, at.layer, token, view.column_begin + j);
+      }
+    }
+  }
+}
+
 void cross_entropy(Machine& machine, const OpInstance& at) {
   require_operands(machine, at, 1);
   const Region logits = machine.region(at, at.op->operands[0]);
@@ -244,6 +261,13 @@ void cross_entropy(Machine& machine, const OpInstance& at) {
 
 }  // namespace
 
+double given_value(TensorKindId kind, std::int16_t layer, const RowToken& token, std::int64_t column) {
+  std::uint64_t key = mix(static_cast<std::uint64_t>(kind) << 32 | static_cast<std::uint16_t>(layer));
+  key = mix(key ^ (static_cast<std::uint64_t>(token.document) << 1 | (token.view == TokenView::kNoisy ? 1U : 0U)));
+  key = mix(mix(key ^ static_cast<std::uint64_t>(token.position)) + static_cast<std::uint64_t>(column));
+  return static_cast<double>(key >> 11) * 0x1.0p-52 - 1.0;
+}
+
 void run_elementwise(Machine& machine, const OpInstance& at) {
   switch (at.op->function) {
     case Function::kEmbedding:
@@ -269,6 +293,8 @@ void run_elementwise(Machine& machine, const OpInstance& at) {
       return copy(machine, at);
     case Function::kZero:
       return zero(machine, at);
+    case Function::kGiven:
+      return given(machine, at);
     case Function::kCrossEntropy:
       return cross_entropy(machine, at);
     case Function::kNone:

@@ -82,7 +82,7 @@ class Execution {
       const auto index = static_cast<std::int32_t>(nodes.size());
       Node next;
       next.at = at;
-      next.empty = is_empty(schedule_, at);
+      next.empty = is_empty(schedule_, at) && at.op->function != Function::kGiven;
       std::vector<std::int32_t> before;
       const auto stream = static_cast<std::size_t>(at.op->stream);
       if (at.op->stream < 0 || stream >= stream_tail.size()) {

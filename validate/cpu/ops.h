@@ -16,6 +16,9 @@ void run_elementwise(Machine& machine, const OpInstance& at);
 void run_move(Machine& machine, const OpInstance& at);
 void run_optimizer(Machine& machine, const OpInstance& at);
 
+// What an op `given` writes for one element, in [-1, 1).
+double given_value(TensorKindId kind, std::int16_t layer, const RowToken& token, std::int64_t column);
+
 // One collective: the calls of all members, in member order, empty ones included; they agree (agreement.h).
 void run_collective(Machine& machine, const std::vector<OpInstance>& calls);
 

@@ -1,6 +1,7 @@
 #include "sim/strategies/step/gather.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "sim/core/invariant.h"
@@ -11,6 +12,21 @@ bool GatherScheme::any_local() const {
   return std::any_of(stages_.begin(), stages_.end(), [](const StageConfig& stage) { return stage.local; });
 }
 
+bool GatherScheme::first_use(int gather, int stage, bool backward) const {
+  return stage == (backward && !backward_in_order() ? at(gather).last_stage : at(gather).first_stage);
+}
+
+bool GatherScheme::last_use(int gather, int stage, bool backward) const {
+  return stage == (backward && !backward_in_order() ? at(gather).first_stage : at(gather).last_stage);
+}
+
+std::vector<int> GatherScheme::backward_order() const {
+  std::vector<int> order(stages_.size());
+  std::iota(order.begin(), order.end(), 0);
+  if (!backward_in_order()) std::reverse(order.begin(), order.end());
+  return order;
+}
+
 void GatherScheme::declare(ScheduleBuilder& builder, const ModelShape& model, const AttentionTensors& tensors) {
   builder_ = &builder;
   model_ = model;
@@ -19,12 +35,16 @@ void GatherScheme::declare(ScheduleBuilder& builder, const ModelShape& model, co
   packed_ = builder.event();
   const RowMapSlot rows = builder.schedule.tensors[static_cast<std::size_t>(tensors.qkv)].rows;
   lse_ = builder.tensor("lse", rows, model.q_heads, ElementType::kFp32, MemoryCategory::kActivations);
-  if (stages_.size() > 1) {
+  if (stages_.size() > 1 && stage_rows_ != StageRows::kOwn) {
     output_part_ = builder.tensor("attention_output_part", rows, model.q_width(), ElementType::kBf16,
                                   MemoryCategory::kActivations);
     lse_part_ = builder.tensor("lse_part", rows, model.q_heads, ElementType::kFp32, MemoryCategory::kActivations);
   }
-  for (std::size_t stage = 0; stage < stages_.size(); ++stage) pieces_.push_back(builder.piece_slot());
+  for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
+    pieces_.push_back(builder.piece_slot());
+    const bool listed = stage_rows_ == StageRows::kOwn || (stage_rows_ == StageRows::kSome && stage > 0);
+    stage_rows_slots_.push_back(listed ? builder.row_list_slot() : kAllRows);
+  }
   for (std::size_t gather = 0; gather < configs_.size(); ++gather) declare_gather(static_cast<int>(gather));
 }
 
@@ -38,6 +58,17 @@ void GatherScheme::declare_gather(int index) {
   gather.gathered_map = builder_->row_map_slot();
   gather.arrived = builder_->event();
   gather.returned_event = builder_->event();
+  if (config.exact) {
+    gather.cast = builder_->exchange_slot();
+    gather.reduce = builder_->exchange_slot();
+  }
+  for (int stage = static_cast<int>(stages_.size()) - 1; stage >= 0; --stage) {
+    const std::vector<int>& used = stages_[static_cast<std::size_t>(stage)].gathers;
+    if (std::find(used.begin(), used.end(), index) == used.end()) continue;
+    gather.first_stage = stage;
+    gather.last_stage = std::max(gather.last_stage, stage);
+  }
+  LH_ASSERT(gather.first_stage >= 0, "no stage uses gather {}", index);
   if (config.ordered) {
     gather.ordered_map = builder_->row_map_slot();
     gather.common_source = builder_->row_list_slot();
@@ -97,8 +128,9 @@ void GatherScheme::send(SegmentWriter& w, int index, std::uint8_t instance) cons
       pairs.push_back(gathered_columns(gather.send, index, 0, false, Access::kWrite, which, gather.sent_part));
     }
     w.move(name + "_pack", std::move(pairs)).records(packed_);
-    w.collective(name + "_gather", CollectiveKind::kAllGather, role_,
-                 {{builder_->whole(buffer, Access::kRead), builder_->whole(gathered, Access::kWrite), -1}})
+    const CollectiveKind kind = config.exact ? CollectiveKind::kExchange : CollectiveKind::kAllGather;
+    w.collective(name + (config.exact ? "_cast" : "_gather"), kind, role_,
+                 {{builder_->whole(buffer, Access::kRead), builder_->whole(gathered, Access::kWrite), gather.cast}})
         .waits(packed_)
         .acquires({gathered})
         .releases({buffer})
@@ -136,7 +168,7 @@ Op GatherScheme::attention_op(int stage, std::uint8_t instance) const {
   op.q_heads = model_.q_heads;
   op.kv_heads = model_.kv_heads;
   op.head_dim = model_.head_dim;
-  op.q = columns_of(qkv, Access::kRead, 0, model_.q_width());
+  op.q = columns_of(qkv, Access::kRead, 0, model_.q_width(), rows_of(stage));
   if (config.local) {
     KeyValueOperand own;
     own.key = local_columns(qkv, Access::kRead, 0);
@@ -155,30 +187,38 @@ Op GatherScheme::attention_op(int stage, std::uint8_t instance) const {
 }
 
 void GatherScheme::attend(SegmentWriter& w, int stage, const ForwardMode& mode) const {
-  const StageConfig& config = stages_[static_cast<std::size_t>(stage)];
+  const StageConfig& stage_config = stages_[static_cast<std::size_t>(stage)];
   const std::uint8_t i = mode.instance;
-  const bool first = stage == 0;
-  const TensorRef output = first ? layer_tensor(tensors_.attention_output, i) : chunk_tensor(output_part_);
-  const TensorRef lse = first ? layer_tensor(lse_, i) : chunk_tensor(lse_part_);
-  for (const int gather : config.gathers) {
-    if (configs_[static_cast<std::size_t>(gather)].ordered) order(w, gather, i);
+  const RowListSlot rows = rows_of(stage);
+  const TensorRef total_output = layer_tensor(tensors_.attention_output, i);
+  const TensorRef total_lse = layer_tensor(lse_, i);
+  const TensorRef output = merged(stage) ? chunk_tensor(output_part_) : total_output;
+  const TensorRef lse = merged(stage) ? chunk_tensor(lse_part_) : total_lse;
+  const auto outputs = [&](const TensorRef& ref, Access access) {
+    return columns_of(ref, access, 0, model_.q_width(), rows);
+  };
+  const auto lses = [&](const TensorRef& ref, Access access) {
+    return columns_of(ref, access, 0, model_.q_heads, rows);
+  };
+  for (const int gather : stage_config.gathers) {
+    if (config_of(gather).ordered && first_use(gather, stage, false)) order(w, gather, i);
   }
   Op op = attention_op(stage, i);
-  op.o = builder_->whole(output, Access::kWrite);
-  op.lse = builder_->whole(lse, Access::kWrite);
-  w.attention(config.name, std::move(op)).acquires({output, lse});
-  for (const int index : config.gathers) {
-    const Gather& gather = gathers_[static_cast<std::size_t>(index)];
-    const bool ordered = configs_[static_cast<std::size_t>(index)].ordered;
-    if (!ordered) w.waits(gather.arrived);
+  op.o = outputs(output, Access::kWrite);
+  op.lse = lses(lse, Access::kWrite);
+  w.attention(stage_config.name, std::move(op));
+  if (stage == 0 || merged(stage)) w.acquires({output, lse});
+  for (const int index : stage_config.gathers) {
+    const bool ordered = config_of(index).ordered;
+    if (!ordered && first_use(index, stage, false)) w.waits(at(index).arrived);
+    const bool ends = last_use(index, stage, false) && (!mode.keep || config_of(index).regather);
     for (int t = 0; t < tensors_of(index); ++t) {
-      w.releases_if(!mode.keep, {layer_tensor(ordered ? gather.ordered[t] : gather.gathered[t], i)});
+      w.releases_if(ends, {layer_tensor(ordered ? at(index).ordered[t] : at(index).gathered[t], i)});
     }
   }
-  if (first) return;
-  w.merge(config.name + "_merge", builder_->whole(output, Access::kRead), builder_->whole(lse, Access::kRead),
-          builder_->whole(layer_tensor(tensors_.attention_output, i), Access::kAccumulate),
-          builder_->whole(layer_tensor(lse_, i), Access::kAccumulate))
+  if (!merged(stage)) return;
+  w.merge(stage_config.name + "_merge", outputs(output, Access::kRead), lses(lse, Access::kRead),
+          outputs(total_output, Access::kAccumulate), lses(total_lse, Access::kAccumulate))
       .releases({output, lse});
 }
 
@@ -188,36 +228,49 @@ void GatherScheme::forward(SegmentWriter& w, const ForwardMode& mode) {
   w.releases_if(!mode.keep, {layer_tensor(tensors_.qkv, mode.instance), layer_tensor(lse_, mode.instance)});
 }
 
-void GatherScheme::attend_backward(SegmentWriter& w, int stage, const ForwardMode& mode, bool first) const {
-  const StageConfig& config = stages_[static_cast<std::size_t>(stage)];
-  const std::uint8_t i = mode.instance;
+// Gradients of the stage's keys and values: of own rows into qkv_grad, of gathered ones into their own tensors.
+void GatherScheme::write_operand_gradients(Op& op, int stage) const {
   const TensorRef qkv_grad = chunk_tensor(tensors_.qkv_grad);
-  Op op = attention_op(stage, i);
-  op.o = builder_->whole(layer_tensor(tensors_.attention_output, i), Access::kRead);
-  op.lse = builder_->whole(layer_tensor(lse_, i), Access::kRead);
-  op.o_gradient = builder_->whole(chunk_tensor(tensors_.attention_output_grad), Access::kRead);
-  op.q_gradient = columns_of(qkv_grad, first ? Access::kWrite : Access::kAccumulate, 0, model_.q_width());
   std::size_t operand = 0;
-  if (config.local) {
+  if (stages_[static_cast<std::size_t>(stage)].local) {
     op.key_values[operand].key_gradient = local_columns(qkv_grad, Access::kWrite, 0);
     op.key_values[operand].value_gradient = local_columns(qkv_grad, Access::kWrite, 1);
     ++operand;
   }
-  for (const int index : config.gathers) {
-    const Gather& gather = gathers_[static_cast<std::size_t>(index)];
-    const auto& kinds = configs_[static_cast<std::size_t>(index)].ordered ? gather.ordered_grad : gather.gathered_grad;
-    op.key_values[operand].key_gradient = gathered_columns(kinds, index, 0, false, Access::kWrite, 0);
-    op.key_values[operand].value_gradient = gathered_columns(kinds, index, 0, false, Access::kWrite, 1);
+  for (const int index : stages_[static_cast<std::size_t>(stage)].gathers) {
+    const auto& kinds = config_of(index).ordered ? at(index).ordered_grad : at(index).gathered_grad;
+    const Access access = first_use(index, stage, true) ? Access::kWrite : Access::kAccumulate;
+    op.key_values[operand].key_gradient = gathered_columns(kinds, index, 0, false, access, 0);
+    op.key_values[operand].value_gradient = gathered_columns(kinds, index, 0, false, access, 1);
     ++operand;
   }
-  w.attention(config.name + "_backward", std::move(op));
+}
+
+void GatherScheme::attend_backward(SegmentWriter& w, int stage, const ForwardMode& mode, bool first) const {
+  const StageConfig& stage_config = stages_[static_cast<std::size_t>(stage)];
+  const std::uint8_t i = mode.instance;
+  const RowListSlot rows = rows_of(stage);
+  const TensorRef qkv_grad = chunk_tensor(tensors_.qkv_grad);
+  for (const int gather : stage_config.gathers) {
+    if (config_of(gather).ordered && config_of(gather).regather && first_use(gather, stage, true)) order(w, gather, i);
+  }
+  Op op = attention_op(stage, i);
+  op.o = columns_of(layer_tensor(tensors_.attention_output, i), Access::kRead, 0, model_.q_width(), rows);
+  op.lse = columns_of(layer_tensor(lse_, i), Access::kRead, 0, model_.q_heads, rows);
+  op.o_gradient = columns_of(chunk_tensor(tensors_.attention_output_grad), Access::kRead, 0, model_.q_width(), rows);
+  const Access q_access = first || stage_rows_ == StageRows::kOwn ? Access::kWrite : Access::kAccumulate;
+  op.q_gradient = columns_of(qkv_grad, q_access, 0, model_.q_width(), rows);
+  write_operand_gradients(op, stage);
+  w.attention(stage_config.name + "_backward", std::move(op));
   if (first) w.acquires({qkv_grad});
-  for (const int index : config.gathers) {
-    const Gather& gather = gathers_[static_cast<std::size_t>(index)];
-    const bool ordered = configs_[static_cast<std::size_t>(index)].ordered;
+  for (const int index : stage_config.gathers) {
+    const Gather& gather = at(index);
+    const bool ordered = config_of(index).ordered;
+    const bool begins = first_use(index, stage, true);
+    if (begins && config_of(index).regather && !ordered) w.waits(gather.arrived);
     for (int t = 0; t < tensors_of(index); ++t) {
-      w.acquires({chunk_tensor(ordered ? gather.ordered_grad[t] : gather.gathered_grad[t])})
-          .releases({layer_tensor(ordered ? gather.ordered[t] : gather.gathered[t], i)});
+      if (begins) w.acquires({chunk_tensor(ordered ? gather.ordered_grad[t] : gather.gathered_grad[t])});
+      w.releases_if(last_use(index, stage, true), {layer_tensor(ordered ? gather.ordered[t] : gather.gathered[t], i)});
     }
   }
 }
@@ -247,8 +300,9 @@ void GatherScheme::return_gradients(SegmentWriter& w, int index) const {
   for (int t = 0; t < tensors_of(index); ++t) {
     const TensorRef grad = chunk_tensor(gather.gathered_grad[t]);
     const TensorRef returned = chunk_tensor(gather.returned[t]);
-    w.collective(config.name + "_reduce", CollectiveKind::kReduceScatter, role_,
-                 {{builder_->whole(grad, Access::kRead), builder_->whole(returned, Access::kWrite), -1}})
+    const CollectiveKind kind = config.exact ? CollectiveKind::kExchange : CollectiveKind::kReduceScatter;
+    w.collective(config.name + "_reduce", kind, role_,
+                 {{builder_->whole(grad, Access::kRead), builder_->whole(returned, Access::kWrite), gather.reduce}})
         .waits(packed_)
         .acquires({returned})
         .releases({grad})
@@ -284,20 +338,45 @@ void GatherScheme::collect_gradients(SegmentWriter& w, int index) const {
 
 void GatherScheme::backward(SegmentWriter& w, const ForwardMode& mode) {
   const std::uint8_t i = mode.instance;
-  const int last = static_cast<int>(stages_.size()) - 1;
-  for (int stage = last; stage >= 0; --stage) {
-    attend_backward(w, stage, mode, stage == last);
-    if (stage == 0) {
+  for (int gather = 0; gather < static_cast<int>(gathers_.size()); ++gather) {
+    if (config_of(gather).regather) send(w, gather, i);
+  }
+  const std::vector<int> order = backward_order();
+  for (const int stage : order) {
+    attend_backward(w, stage, mode, stage == order.front());
+    if (stage == order.back()) {
       w.releases({layer_tensor(tensors_.qkv, i), layer_tensor(tensors_.attention_output, i), layer_tensor(lse_, i),
                   chunk_tensor(tensors_.attention_output_grad)});
     }
-    for (const int gather : stages_[static_cast<std::size_t>(stage)].gathers) return_gradients(w, gather);
+    for (const int gather : stages_[static_cast<std::size_t>(stage)].gathers) {
+      if (last_use(gather, stage, true)) return_gradients(w, gather);
+    }
   }
   for (std::size_t gather = 0; gather < gathers_.size(); ++gather) collect_gradients(w, static_cast<int>(gather));
 }
 
+// Exact gathers: who gets which rows of the send buffer, and the reverse for the gradients.
+void GatherScheme::set_exchanges(ShapeSet& shape, int index, const GatherShape& spec) const {
+  const std::int64_t width = builder_->columns(at(index).send[0]);
+  auto cast = std::make_shared<ExchangeList>();
+  auto reduce = std::make_shared<ExchangeList>();
+  for (const PeerRows& peer : spec.peers) {
+    const bool sends = peer.send != nullptr && peer.send->rows > 0;
+    const bool receives = peer.receive != nullptr && peer.receive->rows > 0;
+    if (!sends && !receives) continue;
+    const RowListPtr send = sends ? peer.send : nullptr;
+    const RowListPtr receive = receives ? peer.receive : nullptr;
+    const std::int64_t sent = sends ? width : 0, received = receives ? width : 0;
+    cast->push_back({peer.peer, send, 0, sent, receive, 0, received});
+    reduce->push_back({peer.peer, receive, 0, received, send, 0, sent});
+  }
+  shape.exchanges[static_cast<std::size_t>(at(index).cast)] = std::move(cast);
+  shape.exchanges[static_cast<std::size_t>(at(index).reduce)] = std::move(reduce);
+}
+
 void GatherScheme::set_gather(ShapeSet& shape, int index, const GatherShape& spec) const {
   const Gather& gather = gathers_[static_cast<std::size_t>(index)];
+  if (config_of(index).exact) set_exchanges(shape, index, spec);
   LH_ASSERT(spec.send_rows->rows <= spec.padded_rows, "{} rows in a buffer of {}", spec.send_rows->rows,
             spec.padded_rows);
   const auto list = [&](RowListSlot slot, const RowListPtr& rows) {
@@ -322,6 +401,11 @@ void GatherScheme::set_gather(ShapeSet& shape, int index, const GatherShape& spe
 
 void GatherScheme::set_pieces(ShapeSet& shape, int stage, PieceListPtr pieces) const {
   shape.pieces[static_cast<std::size_t>(pieces_[static_cast<std::size_t>(stage)])] = std::move(pieces);
+}
+
+void GatherScheme::set_stage_rows(ShapeSet& shape, int stage, RowListPtr rows) const {
+  LH_ASSERT(rows_of(stage) != kAllRows, "stage {} has all rows", stage);
+  shape.row_lists[static_cast<std::size_t>(rows_of(stage))] = std::move(rows);
 }
 
 }  // namespace longhaul

@@ -137,7 +137,8 @@ void StepBuilder::write_forward_ops(SegmentWriter& w, const ForwardMode& mode) c
   w.elementwise("attention_add", Function::kAdd,
                 {input, all(t.projection, Access::kRead), all(t.residual, Access::kWrite)})
       .acquires({layer_tensor(t.residual, i)})
-      .releases({layer_tensor(t.projection, i)});
+      .releases({layer_tensor(t.projection, i)})
+      .releases_if(!options_.training.backward, {layer_tensor(hidden_)});
   w.elementwise(
        "ffn_norm", Function::kRmsNorm,
        {all(t.residual, Access::kRead), weight(layer_, use, at.ffn_norm, d, 1), all(t.ffn_norm_output, Access::kWrite)})
@@ -226,7 +227,7 @@ void StepBuilder::write_backward_ops(SegmentWriter& w, const ForwardMode& mode) 
 SegmentId StepBuilder::layer_forward_segment(bool context) {
   SegmentWriter w(builder_, Pass::kForward);
   ForwardMode mode;
-  mode.keep = !recompute();
+  mode.keep = keep();
   mode.context = context;
   write_forward_ops(w, mode);
   return builder_.add_segment(context ? "layer_context" : "layer", w.take());

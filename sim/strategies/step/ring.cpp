@@ -3,14 +3,7 @@
 #include "sim/core/invariant.h"
 
 namespace longhaul {
-namespace {
-
-// Instances of the travelling blocks. Forward and recompute have their mode's (0 and 1).
-constexpr std::uint8_t kBackwardInstance = 2;
-
-}  // namespace
-
-RingScheme::RingScheme(int group_size) : group_size_(group_size) {
+RingScheme::RingScheme(int group_size, RingFlavor flavor) : group_size_(group_size), flavor_(flavor) {
   LH_ASSERT(group_size >= 1 && group_size <= kMostRingRanks, "a ring of {} ranks", group_size);
 }
 
@@ -29,6 +22,10 @@ void RingScheme::declare(ScheduleBuilder& builder, const ModelShape& model, cons
       builder.tensor("attention_output_part", rows, model.q_width(), ElementType::kBf16, MemoryCategory::kActivations);
   lse_part_ = builder.tensor("lse_part", rows, model.q_heads, ElementType::kFp32, MemoryCategory::kActivations);
   to_next_ = builder.exchange_slot();
+  if (te()) {
+    to_previous_ = builder.exchange_slot();
+    for (EventSlot& slot : attended_by_) slot = builder.event();
+  }
   no_rows_ = builder.row_list_slot();
   for (EventSlot* slot : {&packed_, &attended_, &summed_, &sum_arrived_, &arrived_[0], &arrived_[1]}) {
     *slot = builder.event();
@@ -43,8 +40,8 @@ void RingScheme::declare(ScheduleBuilder& builder, const ModelShape& model, cons
       step.block_map = builder.row_map_slot();
       step.query_rows = builder.row_list_slot();
       step.key_rows = builder.row_list_slot();
-      step.block_grad = add("kv_block_grad_", MemoryCategory::kKeyValue);
     }
+    if (t > 0 || te()) step.block_grad = add("kv_block_grad_", MemoryCategory::kKeyValue);
     step.block = add("kv_block_", t == 0 ? MemoryCategory::kCommunication : MemoryCategory::kKeyValue);
     step.sum_grad = add("kv_sum_grad_", MemoryCategory::kKeyValue);
   }
@@ -60,36 +57,44 @@ View RingScheme::block_columns(const TensorRef& block, Access access, int which,
   return columns_of(block, access, which * model_.kv_width(), model_.kv_width(), rows);
 }
 
+TensorRef RingScheme::block(int step, std::uint8_t instance) const {
+  return te() && last(step) ? layer_tensor(at(step).block, instance) : chunk_tensor(at(step).block, instance);
+}
+
 void RingScheme::pack(SegmentWriter& w, const TensorRef& qkv, std::uint8_t instance) const {
-  const TensorRef block = chunk_tensor(at(0).block, instance);
-  w.move("kv_pack", {own_columns(qkv, Access::kRead, 0), block_columns(block, Access::kWrite, 0),
-                     own_columns(qkv, Access::kRead, 1), block_columns(block, Access::kWrite, 1)})
-      .acquires({block})
+  const TensorRef first = block(0, instance);
+  w.move("kv_pack", {own_columns(qkv, Access::kRead, 0), block_columns(first, Access::kWrite, 0),
+                     own_columns(qkv, Access::kRead, 1), block_columns(first, Access::kWrite, 1)})
+      .acquires({first})
       .records(packed_);
 }
 
 // Sends the block of `step` on and receives that of the next step. The first send block is read by nothing else.
 void RingScheme::hop(SegmentWriter& w, int step, std::uint8_t instance) const {
-  const TensorRef block = chunk_tensor(at(step).block, instance);
-  const TensorRef next = chunk_tensor(at(step + 1).block, instance);
+  const TensorRef sent = block(step, instance);
+  const TensorRef next = block(step + 1, instance);
   w.collective("kv_hop", CollectiveKind::kExchange, role_,
-               {{builder_->whole(block, Access::kRead), builder_->whole(next, Access::kWrite), to_next_}})
+               {{builder_->whole(sent, Access::kRead), builder_->whole(next, Access::kWrite), to_next_}})
       .acquires({next})
       .records(arrived(step + 1));
-  if (step == 0) w.waits(packed_).releases({block});
-  if (step > 0) w.waits(attended_);  // the attention of step - 1: its block's buffer takes what comes
+  if (step == 0) w.waits(packed_).releases({sent});
+  if (te()) {
+    if (step > 1) w.waits(attended(step));  // that of step - 2
+  } else if (step > 0) {
+    w.waits(attended_);  // the attention of step - 1: its block's buffer takes what comes
+  }
 }
 
 // The block of `step` goes once it was sent on and attended to. Behind the hop on its stream; nothing is launched.
 void RingScheme::free_block(SegmentWriter& w, int step, std::uint8_t instance) const {
-  const TensorRef block = chunk_tensor(at(step).block, instance);
-  w.elementwise("kv_free", Function::kZero, {columns_of(block, Access::kWrite, 0, 2 * model_.kv_width(), no_rows_)})
+  const TensorRef used = block(step, instance);
+  w.elementwise("kv_free", Function::kZero, {columns_of(used, Access::kWrite, 0, 2 * model_.kv_width(), no_rows_)})
       .on(builder_->stream_of(role_))
       .waits(attended_)
-      .releases({block});
+      .releases({used});
 }
 
-Op RingScheme::attention_op(int step, const ForwardMode& mode, std::uint8_t block_instance) const {
+Op RingScheme::attention_op(int step, const ForwardMode& mode, const TensorRef& block) const {
   const TensorRef qkv = layer_tensor(tensors_.qkv, mode.instance);
   Op op;
   op.pieces = at(step).pieces;
@@ -98,11 +103,10 @@ Op RingScheme::attention_op(int step, const ForwardMode& mode, std::uint8_t bloc
   op.head_dim = model_.head_dim;
   op.q = columns_of(qkv, Access::kRead, 0, model_.q_width(), at(step).query_rows);
   KeyValueOperand operand;
-  if (step == 0) {
+  if (block.kind < 0) {
     operand.key = own_columns(qkv, Access::kRead, 0);
     operand.value = own_columns(qkv, Access::kRead, 1);
   } else {
-    const TensorRef block = chunk_tensor(at(step).block, block_instance);
     operand.key = block_columns(block, Access::kRead, 0, at(step).key_rows);
     operand.value = block_columns(block, Access::kRead, 1, at(step).key_rows);
   }
@@ -124,12 +128,13 @@ void RingScheme::attend(SegmentWriter& w, int step, const ForwardMode& mode) con
   const auto lses = [&](const TensorRef& ref, Access access) {
     return columns_of(ref, access, 0, model_.q_heads, rows);
   };
-  Op op = attention_op(step, mode, i);
+  Op op = attention_op(step, mode, first ? TensorRef{} : block(step, i));
   op.o = outputs(output, Access::kWrite);
   op.lse = lses(lse, Access::kWrite);
   w.attention("attention", std::move(op)).acquires({output, lse});
-  if (!first) w.waits(arrived(step)).releases_if(last(step), {chunk_tensor(at(step).block, i)});
-  if (!last(step)) w.records(attended_);
+  if (!first) w.waits(arrived(step));
+  if (!first && last(step)) w.releases_if(!te() || !mode.keep, {block(step, i)});
+  if (!last(step)) w.records(attended(step));
   if (first) return;
   w.merge("attention_merge", outputs(output, Access::kRead), lses(lse, Access::kRead),
           outputs(total_output, Access::kAccumulate), lses(total_lse, Access::kAccumulate))
@@ -143,7 +148,10 @@ void RingScheme::forward(SegmentWriter& w, const ForwardMode& mode) {
     if (!last(step)) hop(w, step, i);
     attend(w, step, mode);
     if (last(step)) w.releases_if(!mode.keep, {layer_tensor(tensors_.qkv, i), layer_tensor(lse_, i)});
-    if (step > 0 && !last(step)) free_block(w, step, i);
+    if (step > 0 && !last(step) && !te()) free_block(w, step, i);
+    if (last(step) && te()) {  // after all hops, in order of arrival
+      for (int block_step = 1; block_step < step; ++block_step) w.releases({block(block_step, i)});
+    }
   }
 }
 
@@ -151,17 +159,24 @@ TensorRef RingScheme::sum_gradient(int step) const {
   return step == group_size_ ? chunk_tensor(at(0).sum_grad, 1) : chunk_tensor(at(step).sum_grad);
 }
 
-void RingScheme::attend_backward(SegmentWriter& w, int step, const ForwardMode& mode) const {
+Op RingScheme::backward_op(int step, const ForwardMode& mode, const TensorRef& block, bool first) const {
   const std::uint8_t i = mode.instance;
-  const bool first = step == 0;
   const RowListSlot rows = at(step).query_rows;
-  const TensorRef qkv_grad = chunk_tensor(tensors_.qkv_grad);
-  const TensorRef block_grad = first ? sum_gradient(0) : chunk_tensor(at(step).block_grad);
-  Op op = attention_op(step, mode, kBackwardInstance);
+  Op op = attention_op(step, mode, block);
   op.o = columns_of(layer_tensor(tensors_.attention_output, i), Access::kRead, 0, model_.q_width(), rows);
   op.lse = columns_of(layer_tensor(lse_, i), Access::kRead, 0, model_.q_heads, rows);
   op.o_gradient = columns_of(chunk_tensor(tensors_.attention_output_grad), Access::kRead, 0, model_.q_width(), rows);
-  op.q_gradient = columns_of(qkv_grad, first ? Access::kWrite : Access::kAccumulate, 0, model_.q_width(), rows);
+  op.q_gradient = columns_of(chunk_tensor(tensors_.qkv_grad), first ? Access::kWrite : Access::kAccumulate, 0,
+                             model_.q_width(), rows);
+  return op;
+}
+
+void RingScheme::attend_backward(SegmentWriter& w, int step, const ForwardMode& mode) const {
+  const std::uint8_t i = mode.instance;
+  const bool first = step == 0;
+  const TensorRef qkv_grad = chunk_tensor(tensors_.qkv_grad);
+  const TensorRef block_grad = first ? sum_gradient(0) : chunk_tensor(at(step).block_grad);
+  Op op = backward_op(step, mode, first ? TensorRef{} : block(step, kBackwardInstance), first);
   KeyValueOperand& operand = op.key_values.front();
   if (alone()) {
     operand.key_gradient = own_columns(qkv_grad, Access::kWrite, 0);
@@ -173,7 +188,7 @@ void RingScheme::attend_backward(SegmentWriter& w, int step, const ForwardMode& 
   w.attention("attention_backward", std::move(op));
   if (first) w.acquires({qkv_grad});
   if (!alone()) w.acquires({block_grad}).records(attended_);
-  if (!first) w.waits(arrived(step)).releases_if(last(step), {chunk_tensor(at(step).block, kBackwardInstance)});
+  if (!first) w.waits(arrived(step)).releases_if(last(step), {block(step, kBackwardInstance)});
   w.releases_if(last(step), {layer_tensor(tensors_.qkv, i), layer_tensor(tensors_.attention_output, i),
                              layer_tensor(lse_, i), chunk_tensor(tensors_.attention_output_grad)});
 }
@@ -202,6 +217,7 @@ void RingScheme::hop_gradients(SegmentWriter& w, int step) const {
 }
 
 void RingScheme::backward(SegmentWriter& w, const ForwardMode& mode) {
+  if (te() && !alone()) return backward_te(w, mode);
   if (!alone()) pack(w, layer_tensor(tensors_.qkv, mode.instance), kBackwardInstance);
   for (int step = 0; step < group_size_; ++step) {
     if (!last(step)) hop(w, step, kBackwardInstance);
@@ -238,6 +254,11 @@ void RingScheme::set_shape(ShapeSet& shape, int member, const std::vector<RingSt
   list->push_back({(member + 1) % group_size_, all, 0, width, nullptr, 0, 0});
   list->push_back({(member + group_size_ - 1) % group_size_, nullptr, 0, 0, all, 0, width});
   shape.exchanges[static_cast<std::size_t>(to_next_)] = std::move(list);
+  if (!te()) return;
+  auto reverse = std::make_shared<ExchangeList>();
+  reverse->push_back({(member + group_size_ - 1) % group_size_, all, 0, width, nullptr, 0, 0});
+  reverse->push_back({(member + 1) % group_size_, nullptr, 0, 0, all, 0, width});
+  shape.exchanges[static_cast<std::size_t>(to_previous_)] = std::move(reverse);
 }
 
 }  // namespace longhaul

@@ -16,6 +16,13 @@
 // results are merged on those rows. The copies with which open code makes such halves contiguous are not modelled. The
 // backward pass writes dK, dV of a step apart and adds them to the sum that arrives from the left.
 // N = 1: attention in place, no communication.
+//
+// Transformer Engine's p2p (context_parallel.py; flashcp.md 2.4) differs so:
+//   forward   a buffer a step: all N blocks of a layer live until its end, hop t + 1 waits for the attention of t - 1
+//   backward  starts with the block of the last forward step, which is kept, and sends blocks to (i - 1) mod N, so that
+//             the last block is the rank's own: N - 1 hops of K, V and N - 1 of dK, dV, hop t carrying the block of
+//             step t + 1 and the gradients that step t - 1 completed in one message; sends 2 (N - 1) M
+// Its forward alternates two streams, so that merging a step overlaps the next one's attention; here it follows.
 #pragma once
 
 #include <vector>
@@ -26,6 +33,8 @@ namespace longhaul {
 
 // Three tensor kinds a step must fit in their 2^12.
 constexpr int kMostRingRanks = 1024;
+
+enum class RingFlavor : std::uint8_t { kRingFlashAttention, kTransformerEngine };
 
 // What one member does at one step.
 struct RingStepShape {
@@ -38,7 +47,7 @@ struct RingStepShape {
 class RingScheme : public AttentionScheme {
  public:
   // `group_size` N, 1 to kMostRingRanks.
-  explicit RingScheme(int group_size);
+  explicit RingScheme(int group_size, RingFlavor flavor = RingFlavor::kRingFlashAttention);
 
   void declare(ScheduleBuilder& builder, const ModelShape& model, const AttentionTensors& tensors) override;
   void forward(SegmentWriter& writer, const ForwardMode& mode) override;
@@ -49,26 +58,38 @@ class RingScheme : public AttentionScheme {
   void set_shape(ShapeSet& shape, int member, const std::vector<RingStepShape>& steps) const;
 
  private:
+  // Instance of the travelling blocks in the backward pass; forward and recompute have their mode's (0 and 1).
+  static constexpr std::uint8_t kBackwardInstance = 2;
+
   // Slots and tensors of one step. Step 0 has the slots of the rank's own rows.
   struct Step {
     RowMapSlot block_map = 0;
     RowListSlot query_rows = kAllRows, key_rows = kAllRows;
     PieceSlot pieces = -1;
     TensorKindId block = -1;       // K, V
-    TensorKindId block_grad = -1;  // dK, dV of this step alone; not at step 0
+    TensorKindId block_grad = -1;  // dK, dV of this step alone; kRingFlashAttention: not at step 0
     TensorKindId sum_grad = -1;    // dK, dV of all members that the block has passed
   };
 
   bool alone() const { return group_size_ == 1; }
+  bool te() const { return flavor_ == RingFlavor::kTransformerEngine; }
   bool last(int step) const { return step + 1 == group_size_; }
   const Step& at(int step) const { return steps_[static_cast<std::size_t>(step)]; }
   View own_columns(const TensorRef& qkv, Access access, int which) const;
   View block_columns(const TensorRef& block, Access access, int which, RowListSlot rows = kAllRows) const;
   EventSlot arrived(int step) const { return arrived_[step % 2]; }
+  // The block of a step. kTransformerEngine keeps that of the last forward step for the backward pass of its layer.
+  TensorRef block(int step, std::uint8_t instance) const;
   void pack(SegmentWriter& writer, const TensorRef& qkv, std::uint8_t instance) const;
   void hop(SegmentWriter& writer, int step, std::uint8_t instance) const;
   void free_block(SegmentWriter& writer, int step, std::uint8_t instance) const;
-  Op attention_op(int step, const ForwardMode& mode, std::uint8_t block_instance) const;
+  Op attention_op(int step, const ForwardMode& mode, const TensorRef& block) const;
+  Op backward_op(int step, const ForwardMode& mode, const TensorRef& block, bool first) const;
+  void backward_te(SegmentWriter& writer, const ForwardMode& mode) const;
+  void hop_te(SegmentWriter& writer, int step, const ForwardMode& mode) const;
+  void attend_backward_te(SegmentWriter& writer, int step, const ForwardMode& mode) const;
+  TensorRef backward_block_te(int step, const ForwardMode& mode) const;
+  EventSlot attended(int step) const { return te() ? attended_by_[step % 2] : attended_; }
   void attend(SegmentWriter& writer, int step, const ForwardMode& mode) const;
   void attend_backward(SegmentWriter& writer, int step, const ForwardMode& mode) const;
   void add_gradients(SegmentWriter& writer, int step) const;
@@ -77,15 +98,17 @@ class RingScheme : public AttentionScheme {
   TensorRef sum_gradient(int step) const;
 
   int group_size_;
+  RingFlavor flavor_;
   ScheduleBuilder* builder_ = nullptr;
   ModelShape model_;
   AttentionTensors tensors_;
   GroupRole role_ = -1;
   std::vector<Step> steps_;
   RowListSlot no_rows_ = kAllRows;
-  ExchangeSlot to_next_ = -1;
+  ExchangeSlot to_next_ = -1, to_previous_ = -1;
   TensorKindId lse_ = -1, output_part_ = -1, lse_part_ = -1;
   EventSlot packed_ = kNoEvent, attended_ = kNoEvent, summed_ = kNoEvent, sum_arrived_ = kNoEvent;
+  EventSlot attended_by_[2] = {kNoEvent, kNoEvent};  // of odd and even steps
   EventSlot arrived_[2] = {kNoEvent, kNoEvent};  // of odd and even hops: two are posted before the first is waited for
 };
 

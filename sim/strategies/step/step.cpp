@@ -26,9 +26,19 @@ StepBuilder::StepBuilder(ScheduleBuilder& builder, const ModelShape& model, cons
   declare_tensors();
   if (options_.pipeline) declare_edges();
   scheme_.declare(builder_, model_, attention_);
-  segments_.embedding = embedding_segment();
-  segments_.embedding_backward = embedding_backward_segment(false);
-  segments_.embedding_backward_last = embedding_backward_segment(true);
+  if (!whole_model()) segments_.scope_begin = begin_segment();
+  if (scope() == Scope::kAttention) {
+    write_attention_segments();
+    return;
+  }
+  write_layer_segments();
+  if (whole_model())
+    write_model_segments();
+  else
+    write_scope_segments();
+}
+
+void StepBuilder::write_layer_segments() {
   segments_.layer = layer_forward_segment(false);
   segments_.layer_backward = layer_backward_segment(false, false);
   segments_.layer_backward_last = layer_backward_segment(false, true);
@@ -37,21 +47,29 @@ StepBuilder::StepBuilder(ScheduleBuilder& builder, const ModelShape& model, cons
     segments_.layer_backward_context = layer_backward_segment(true, false);
     segments_.layer_backward_context_last = layer_backward_segment(true, true);
   }
+  if (options_.gather_once && zero3()) segments_.prepare_layer = prepare_segment(layer_);
+  if (per_chunk()) {
+    segments_.gather_layer_forward = gather_segment("gather_layer", layer_, 0);
+    segments_.gather_layer_backward = gather_segment("gather_layer_backward", layer_, 1);
+  }
+}
+
+void StepBuilder::write_model_segments() {
+  segments_.embedding = embedding_segment();
+  segments_.embedding_backward = embedding_backward_segment(false);
+  segments_.embedding_backward_last = embedding_backward_segment(true);
   segments_.head = head_segment(false);
   segments_.head_last = head_segment(true);
   if (options_.gather_once && zero3()) {
     segments_.prepare_embedding = prepare_segment(embedding_);
-    segments_.prepare_layer = prepare_segment(layer_);
     segments_.prepare_head = prepare_segment(head_);
   }
   if (per_chunk()) {
     segments_.gather_embedding = gather_segment("gather_embedding", embedding_, 0);
     segments_.gather_tied_table = gather_segment("gather_tied_table", embedding_, 1);
-    segments_.gather_layer_forward = gather_segment("gather_layer", layer_, 0);
-    segments_.gather_layer_backward = gather_segment("gather_layer_backward", layer_, 1);
     segments_.gather_head = gather_segment("gather_head", head_, 0);
   }
-  if (options_.training.scope == Scope::kStep) {
+  if (scope() == Scope::kStep) {
     segments_.optimizer_embedding = optimizer_segment(embedding_);
     segments_.optimizer_layer = optimizer_segment(layer_);
     segments_.optimizer_head = optimizer_segment(head_);
@@ -150,14 +168,15 @@ void StepBuilder::set_rows(ShapeSet& shape, const RowMapPtr& rows) const {
 
 std::vector<TensorRef> StepBuilder::resident(int first_layer, int layers, bool embedding, bool head) const {
   std::vector<TensorRef> tensors;
+  if (scope() == Scope::kAttention) return tensors;
   const auto add = [&](const ParameterUnit& unit, std::int16_t layer) {
     const TensorKindId kinds[] = {zero3() ? unit.shard : unit.parameters,
                                   zero3() ? unit.gradient_shard : unit.gradients, unit.state};
     for (const TensorKindId kind : kinds) tensors.push_back(unit_tensor(unit, kind, 0, layer));
   };
-  if (embedding) add(embedding_, 0);
+  if (embedding && whole_model()) add(embedding_, 0);
   for (int layer = first_layer; layer < first_layer + layers; ++layer) add(layer_, static_cast<std::int16_t>(layer));
-  if (head) add(head_, 0);
+  if (head && whole_model()) add(head_, 0);
   return tensors;
 }
 
@@ -173,9 +192,11 @@ void add_once(Program& program, SegmentId segment, int layer, int chunk) {
 
 }  // namespace
 
+void StepBuilder::append_begin(Program& program) const { add_once(program, segments_.scope_begin, 0, kNoChunk); }
+
 void StepBuilder::append_embedding(Program& program, int chunk) const {
   add_once(program, segments_.gather_embedding, 0, chunk);
-  add_once(program, segments_.embedding, 0, chunk);
+  add_once(program, whole_model() ? segments_.embedding : segments_.scope_input, 0, chunk);
 }
 
 void StepBuilder::append_forward(Program& program, int chunk, int first_layer, int layers, bool context) const {
@@ -191,6 +212,7 @@ void StepBuilder::append_edge(Program& program, SegmentId segment, int chunk, in
 }
 
 void StepBuilder::append_head(Program& program, int chunk, int layers, bool last) const {
+  if (!whole_model()) return add_once(program, segments_.scope_output, layers, chunk);
   if (model_.tied_embeddings) add_once(program, segments_.gather_tied_table, layers, chunk);
   add_once(program, segments_.gather_head, layers, chunk);
   add_once(program, last ? segments_.head_last : segments_.head, layers, chunk);
@@ -207,7 +229,8 @@ void StepBuilder::append_backward(Program& program, int chunk, int first_layer, 
 }
 
 void StepBuilder::append_embedding_backward(Program& program, int chunk, bool last) const {
-  add_once(program, last ? segments_.embedding_backward_last : segments_.embedding_backward, 0, chunk);
+  const SegmentId whole = last ? segments_.embedding_backward_last : segments_.embedding_backward;
+  add_once(program, whole_model() ? whole : segments_.scope_input_grad, 0, chunk);
 }
 
 void StepBuilder::append_chunk(Program& program, int chunk, bool last) const {
@@ -215,6 +238,7 @@ void StepBuilder::append_chunk(Program& program, int chunk, bool last) const {
   append_embedding(program, chunk);
   append_forward(program, chunk, 0, layers, false);
   append_head(program, chunk, layers, last);
+  if (!options_.training.backward) return;
   append_backward(program, chunk, 0, layers, false, last);
   append_embedding_backward(program, chunk, last);
 }

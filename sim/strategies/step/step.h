@@ -10,6 +10,11 @@
 // parameter with AdamW's fp32 state; basp.md 3.7). With `gather_once` (pipelines whose stages are small) the step
 // begins with all gathers, gradients accumulate unsharded and are reduce-scattered in the last backward pass. The
 // optimizer state is one flat tensor of 3 fp32 columns (master weight and two moments).
+//
+// Scopes (training.h). kLayers: hidden rows come from outside before layer 0, their gradients after the last layer; no
+// embedding, head, loss or optimizer, nothing of them resident. kAttention: a layer is its attention scheme alone; Q,
+// K, V (after RoPE) and the gradient of O come from outside, no weights. Without the backward pass nothing is kept for
+// it.
 #pragma once
 
 #include <memory>
@@ -55,6 +60,8 @@ struct StepSegments {
   SegmentId head = -1, head_last = -1;  // head, loss and their backward
   SegmentId receive_forward = -1, send_forward = -1, receive_backward = -1, send_backward = -1;  // pipeline edges
   SegmentId optimizer_embedding = -1, optimizer_layer = -1, optimizer_head = -1;
+  SegmentId scope_begin = -1;                                            // kLayers and kAttention
+  SegmentId scope_input = -1, scope_output = -1, scope_input_grad = -1;  // kLayers: what enters and leaves
 };
 
 class StepBuilder {
@@ -84,6 +91,8 @@ class StepBuilder {
   // Tensors that a rank holds through the step: `layers` from `first_layer`, embedding and head if it has them.
   std::vector<TensorRef> resident(int first_layer, int layers, bool embedding, bool head) const;
 
+  // The beginning of a program: an event that the first op of a part of a step waits for. Nothing for whole steps.
+  void append_begin(Program& program) const;
   // Blocks of one whole chunk on ranks that hold all layers: forward, loss, backward.
   void append_chunk(Program& program, int chunk, bool last) const;
   // Forward and backward of one chunk on layers [first, first + layers) of a stage. `context`: the chunk's keys and
@@ -107,9 +116,12 @@ class StepBuilder {
 
   ParameterUnit declare_unit(std::string name, std::int64_t elements, bool per_layer);
   void declare_tensors();
+  Scope scope() const { return options_.training.scope; }
+  bool whole_model() const { return scope() == Scope::kStep || scope() == Scope::kForwardBackward; }
   bool zero3() const { return options_.training.zero_stage == 3 && options_.zero_ranks > 1; }
   bool per_chunk() const { return zero3() && !options_.gather_once; }  // gathers and reductions for every chunk
   bool recompute() const { return options_.training.recompute == Recompute::kFull; }
+  bool keep() const { return !recompute() && options_.training.backward; }  // a forward pass, for its backward pass
   // `use` tells the gathered copies of one chunk apart: 0 forward, 1 backward (and the tied table in the head).
   TensorRef unit_tensor(const ParameterUnit& unit, TensorKindId kind, std::uint8_t use = 0,
                         std::int16_t layer_offset = 0) const;
@@ -123,6 +135,12 @@ class StepBuilder {
   void write_backward_ops(SegmentWriter& writer, const ForwardMode& mode) const;
   void write_acquire_grads(SegmentWriter& writer, const ParameterUnit& unit) const;
   void write_reduce(SegmentWriter& writer, const ParameterUnit& unit, bool last) const;
+  void write_layer_segments();
+  void write_model_segments();  // embedding, head, optimizer
+  SegmentId begin_segment();
+  void write_scope_segments();      // kLayers: the ends
+  void write_attention_segments();  // kAttention: the layers
+  void write_attention_forward(SegmentWriter& writer, const ForwardMode& mode) const;
   SegmentId layer_forward_segment(bool context);
   SegmentId layer_backward_segment(bool context, bool last);
   SegmentId gather_segment(const std::string& name, const ParameterUnit& unit, std::uint8_t use);
