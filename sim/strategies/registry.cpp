@@ -10,6 +10,7 @@ const std::vector<Strategy>& strategies() {
     add_sequence_parallel_strategies(list);
     add_context_parallel_strategies(list);
     add_ring_strategies(list);
+    add_dispatch_strategies(list);
     add_pipeline_strategies(list);
     add_block_diffusion_strategies(list);
     return list;

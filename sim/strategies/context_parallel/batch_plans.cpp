@@ -28,17 +28,21 @@ tl::expected<std::vector<CpPlan>, std::string> plan_batch(const StrategyRequest&
   return plans;
 }
 
-nlohmann::ordered_json plans_json(const std::vector<CpPlan>& plans, const StrategyRequest& request,
-                                  bool sharding_aware) {
+nlohmann::ordered_json plans_json(const std::vector<CpPlan>& plans, const StrategyRequest& request, CpTraffic traffic) {
   auto json = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < plans.size(); ++i) {
-    const std::int64_t rows = sharding_aware ? cp_loads(plans[i]).nonlast_max : plans[i].padded_tokens_per_rank;
+    const CpLoads loads = cp_loads(plans[i]);
+    const std::int64_t rows = traffic == CpTraffic::kNonlast ? loads.nonlast_max : plans[i].padded_tokens_per_rank;
     auto entry = nlohmann::ordered_json::object();
     entry["micro_batch"] = i / static_cast<std::size_t>(request.degrees.dp);
     entry["replica"] = i % static_cast<std::size_t>(request.degrees.dp);
     entry["sequences"] = micro_batch(static_cast<int>(i) / request.degrees.dp, static_cast<int>(i) % request.degrees.dp,
                                      request.degrees.dp, request.training.micro_batch_sequences);
-    entry["plan"] = plan_json(plans[i], rows, request.model.kv_width(), 2);
+    nlohmann::ordered_json& plan = entry["plan"] = plan_json(plans[i], rows, request.model.kv_width(), 2);
+    if (traffic == CpTraffic::kNeed) {  // no gather: what the rank with most receives
+      plan["gathered_rows_per_rank"] = loads.need_max;
+      plan["gather_bytes_per_rank_layer"] = 4 * loads.need_max * request.model.kv_width();
+    }
     json.push_back(std::move(entry));
   }
   return json;

@@ -4,8 +4,7 @@
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
 
-#include "sim/strategies/context_parallel/plan.h"
-#include "sim/strategies/strategy.h"
+#include "sim/strategies/context_parallel/modelled.h"
 
 namespace longhaul {
 
@@ -16,8 +15,8 @@ using SequencePlanner =
 tl::expected<std::vector<CpPlan>, std::string> plan_batch(const StrategyRequest& request,
                                                           const SequencePlanner& planner);
 
-// The same plans for `longhaul plan`. `sharding_aware`: a rank gives only what somebody can need (plan_json.h).
-nlohmann::ordered_json plans_json(const std::vector<CpPlan>& plans, const StrategyRequest& request,
-                                  bool sharding_aware);
+// The same plans for `longhaul plan`. Rows and bytes gathered follow from `traffic`: all rows of a rank, B_max, or the
+// most that one rank needs.
+nlohmann::ordered_json plans_json(const std::vector<CpPlan>& plans, const StrategyRequest& request, CpTraffic traffic);
 
 }  // namespace longhaul

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <iterator>
 #include <numeric>
 
 #include "sim/core/invariant.h"
@@ -20,10 +20,11 @@ using flash::WholeRank;
 constexpr std::int64_t kSingleSteps = 256;
 constexpr std::int64_t kStepDivisor = 64;
 
-// One sequence and everything that does not depend on the Per-Doc set.
+// One sequence and everything that does not depend on the Per-Doc set. Documents go by their place in packing order
+// until the plan is done.
 struct Problem {
   std::vector<PlannedDocument> longest_first;
-  std::map<DocumentId, std::size_t> position;  // in packing order
+  std::vector<DocumentId> ids;  // by place
   std::int64_t ranks = 0;
   std::int64_t rows = 0;     // ceil(C/N)
   std::int64_t padding = 0;  // rows in all
@@ -31,26 +32,36 @@ struct Problem {
   FlashCpOptions options;
 };
 
+// Where a Per-Doc document is cut: over ranks [first, first + ranks), the chunk cursor at `cursor`.
+struct PerDocPlace {
+  std::int64_t first = 0;
+  std::int64_t ranks = 0;
+  std::int64_t cursor = 0;
+};
+
 // The Per-Doc set: the first `count` of `longest_first`, and what each rank holds of them.
 struct PerDocSet {
   std::int64_t count = 0;
   std::int64_t cursor = 0;
   std::int64_t pairs = 0;
+  std::vector<PerDocPlace> places;
   std::vector<RankBase> ranks;
 };
 
 Problem make_problem(std::span<const PlannedDocument> documents, std::int64_t ranks, const FlashCpOptions& options) {
   Problem problem;
-  problem.longest_first.assign(documents.begin(), documents.end());
-  std::stable_sort(problem.longest_first.begin(), problem.longest_first.end(),
-                   [](const PlannedDocument& a, const PlannedDocument& b) { return a.tokens > b.tokens; });
   std::int64_t tokens = 0;
   for (std::size_t i = 0; i < documents.size(); ++i) {
-    const bool fresh = problem.position.emplace(documents[i].document, i).second;
-    LH_ASSERT(fresh, "document {} stands twice in one sequence", documents[i].document);
+    problem.longest_first.push_back({static_cast<DocumentId>(i), documents[i].tokens});
+    problem.ids.push_back(documents[i].document);
     tokens += documents[i].tokens;
     problem.pairs += causal_pairs(documents[i].tokens);
   }
+  std::stable_sort(problem.longest_first.begin(), problem.longest_first.end(),
+                   [](const PlannedDocument& a, const PlannedDocument& b) { return a.tokens > b.tokens; });
+  std::vector<DocumentId> sorted = problem.ids;
+  std::sort(sorted.begin(), sorted.end());
+  LH_ASSERT(std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end(), "a document stands twice in a sequence");
   problem.ranks = ranks;
   problem.rows = (tokens + ranks - 1) / ranks;
   problem.padding = problem.rows * ranks - tokens;
@@ -58,33 +69,65 @@ Problem make_problem(std::span<const PlannedDocument> documents, std::int64_t ra
   return problem;
 }
 
-// Calls `visit(rank, shard)` for the 2N zigzag chunks of a Per-Doc document.
+// Calls `visit(rank, shard)` for the zigzag chunks of a Per-Doc document, two a rank.
 template <class Visit>
-void for_chunks(const PlannedDocument& document, std::int64_t ranks, std::int64_t cursor, const Visit& visit) {
-  const std::int64_t chunks = 2 * ranks;
+void for_chunks(const PlannedDocument& document, const PerDocPlace& place, const Visit& visit) {
+  const std::int64_t chunks = 2 * place.ranks;
   std::int64_t prefix = 0;
   for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
-    const std::int64_t tokens = chunk_tokens(document.tokens, chunks, cursor, chunk);
+    const std::int64_t tokens = chunk_tokens(document.tokens, chunks, place.cursor, chunk);
     if (tokens == 0) continue;
-    const std::int64_t rank = std::min(chunk, chunks - 1 - chunk);
+    const std::int64_t rank = place.first + std::min(chunk, chunks - 1 - chunk);
     visit(static_cast<std::size_t>(rank), Shard{document.document, prefix, tokens, document.tokens});
     prefix += tokens;
   }
 }
 
-void grow(PerDocSet& set, const Problem& problem, std::int64_t count) {
+// The node with most rows left on its fullest rank, if an even cut of the document fits there; all ranks otherwise.
+PerDocPlace place_per_doc(const PerDocSet& set, const Problem& problem, const PlannedDocument& document) {
+  const std::int64_t node = problem.options.ranks_per_node;
+  const PerDocPlace all{0, problem.ranks, set.cursor};
+  if (node == 0 || problem.ranks <= node || problem.ranks % node != 0) return all;
+  std::int64_t best = -1, most = 0;
+  for (std::int64_t first = 0; first < problem.ranks; first += node) {
+    std::int64_t left = problem.rows;
+    for (std::int64_t rank = first; rank < first + node; ++rank) {
+      left = std::min(left, problem.rows - set.ranks[static_cast<std::size_t>(rank)].tokens);
+    }
+    if (left > most) {
+      best = first;
+      most = left;
+    }
+  }
+  // Two chunks of one token more than the even share, and a row for padding.
+  if (best < 0 || document.tokens / node + 3 > most) return all;
+  return {best, node, 0};
+}
+
+// False if a rank is asked for more rows than it has: cuts inside nodes leave ranks unequal, so that a later document
+// cut over all of them may not fit.
+bool grow(PerDocSet& set, const Problem& problem, std::int64_t count) {
   set.ranks.resize(static_cast<std::size_t>(problem.ranks));
   for (; set.count < count; ++set.count) {
     const PlannedDocument& document = problem.longest_first[static_cast<std::size_t>(set.count)];
-    for_chunks(document, problem.ranks, set.cursor, [&](std::size_t rank, const Shard& shard) {
+    set.places.push_back(place_per_doc(set, problem, document));
+    for_chunks(document, set.places.back(), [&](std::size_t rank, const Shard& shard) {
       RankBase& base = set.ranks[rank];
       base.tokens += shard.tokens;
       base.pairs += shard_pairs(shard.prefix, shard.tokens);
       if (!shard.is_last()) base.nonlast += shard.tokens;
     });
     set.pairs += causal_pairs(document.tokens);
-    set.cursor = (set.cursor + document.tokens) % (2 * problem.ranks);
+    if (set.places.back().ranks == problem.ranks) {
+      set.cursor = (set.cursor + document.tokens) % (2 * problem.ranks);
+    }
   }
+  std::int64_t not_full = 0;  // ranks that can take a row of padding
+  for (const RankBase& base : set.ranks) {
+    if (base.tokens > problem.rows) return false;
+    not_full += base.tokens < problem.rows ? 1 : 0;
+  }
+  return not_full >= problem.padding;
 }
 
 // Padding rows of each rank: one each to the ranks with most rows left by the Per-Doc set, the lowest of equals. Rows
@@ -129,32 +172,39 @@ CpPlan to_plan(const Problem& problem, const PerDocSet& set, const WholeDocPlan&
   std::vector<std::vector<Shard>> held(static_cast<std::size_t>(problem.ranks));
   for (std::size_t rank = 0; rank < held.size(); ++rank) held[rank] = whole.ranks()[rank].shards;
   CpPlan plan;
-  std::int64_t cursor = 0;
-  for (std::int64_t i = 0; i < set.count; ++i) {
-    const PlannedDocument& document = problem.longest_first[static_cast<std::size_t>(i)];
-    for_chunks(document, problem.ranks, cursor,
-               [&](std::size_t rank, const Shard& shard) { held[rank].push_back(shard); });
-    cursor = (cursor + document.tokens) % (2 * problem.ranks);
-    plan.per_doc_documents.push_back(document.document);
+  for (std::size_t i = 0; i < set.places.size(); ++i) {
+    const PlannedDocument& document = problem.longest_first[i];
+    for_chunks(document, set.places[i], [&](std::size_t rank, const Shard& shard) { held[rank].push_back(shard); });
+    plan.per_doc_documents.push_back(problem.ids[static_cast<std::size_t>(document.document)]);
   }
   plan.padded_tokens_per_rank = problem.rows;
   plan.ranks.resize(held.size());
   for (std::size_t rank = 0; rank < held.size(); ++rank) {
     std::sort(held[rank].begin(), held[rank].end(), [&](const Shard& a, const Shard& b) {
-      const std::size_t x = problem.position.at(a.document), y = problem.position.at(b.document);
-      return x != y ? x < y : a.prefix < b.prefix;
+      return a.document != b.document ? a.document < b.document : a.prefix < b.prefix;
     });
-    for (const Shard& shard : held[rank]) append_shard(plan.ranks[rank], shard);
+    for (Shard& shard : held[rank]) {
+      shard.document = problem.ids[static_cast<std::size_t>(shard.document)];
+      append_shard(plan.ranks[rank], shard);
+    }
     append_shard(plan.ranks[rank], padding_shard(padding[rank]));
   }
   return plan;
 }
 
-CpPlan build(const Problem& problem, std::int64_t per_doc) {
+std::optional<CpPlan> try_build(const Problem& problem, std::int64_t per_doc) {
   PerDocSet set;
-  grow(set, problem, per_doc);
+  if (!grow(set, problem, per_doc)) return std::nullopt;
   const std::vector<std::int64_t> padding = padding_rows(problem, set);
   return to_plan(problem, set, make_whole(problem, set, padding), padding);
+}
+
+CpPlan build(const Problem& problem, std::int64_t per_doc) {
+  std::optional<CpPlan> plan = try_build(problem, per_doc);
+  if (plan) return std::move(*plan);
+  Problem anywhere = problem;  // no cut inside a node leaves room for it
+  anywhere.options.ranks_per_node = 0;
+  return *try_build(anywhere, per_doc);
 }
 
 // Algorithm 1: the first Per-Doc count whose imbalance is within the limit; if none is, the count of least imbalance.
@@ -164,12 +214,13 @@ std::int64_t search(const Problem& problem) {
   std::int64_t best = 0;
   double best_imbalance = 0;
   for (std::int64_t count = 0;;) {
-    grow(set, problem, count);
-    const double current = imbalance(problem, set, make_whole(problem, set, padding_rows(problem, set)));
-    if (current <= problem.options.imbalance_limit) return count;
-    if (count == 0 || current < best_imbalance) {
-      best = count;
-      best_imbalance = current;
+    if (grow(set, problem, count)) {
+      const double current = imbalance(problem, set, make_whole(problem, set, padding_rows(problem, set)));
+      if (current <= problem.options.imbalance_limit) return count;
+      if (count == 0 || current < best_imbalance) {
+        best = count;
+        best_imbalance = current;
+      }
     }
     if (count == documents) return best;
     count = std::min(documents, count + (count < kSingleSteps ? 1 : count / kStepDivisor));
@@ -199,11 +250,11 @@ tl::expected<CpPlan, std::string> plan_flashcp_with(std::span<const PlannedDocum
   return build(make_problem(documents, ranks, options), per_doc);
 }
 
-tl::expected<std::vector<CpPlan>, std::string> flashcp_candidates(std::span<const PlannedDocument> documents,
-                                                                  std::int64_t ranks, const FlashCpOptions& options) {
-  if (auto reason = refusal(documents, ranks, options)) return tl::unexpected(*reason);
-  const Problem problem = make_problem(documents, ranks, options);
-  const auto all = static_cast<std::int64_t>(documents.size());
+namespace {
+
+// Per-Doc counts that are tried: Algorithm 1's first, then 0, 1, 2, 3, 4, 6, 8, 12, ... and all.
+std::vector<std::int64_t> candidate_counts(const Problem& problem) {
+  const auto all = static_cast<std::int64_t>(problem.longest_first.size());
   std::vector<std::int64_t> counts = {search(problem)};
   const auto offer = [&](std::int64_t count) {
     if (count <= all && std::find(counts.begin(), counts.end(), count) == counts.end()) counts.push_back(count);
@@ -214,8 +265,34 @@ tl::expected<std::vector<CpPlan>, std::string> flashcp_candidates(std::span<cons
     if (power > 1) offer(power + power / 2);
   }
   offer(all);
+  return counts;
+}
+
+// Index of the least score among those that `allowed` marks; the first of equals.
+std::size_t least(const std::vector<CpPlan>& plans, const std::vector<bool>& allowed, const CpScore& score) {
+  std::size_t best = plans.size();
+  double best_score = 0;
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    if (!allowed[i]) continue;
+    const double value = score(plans[i]);
+    if (best == plans.size() || value < best_score) {
+      best = i;
+      best_score = value;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+tl::expected<std::vector<CpPlan>, std::string> flashcp_candidates(std::span<const PlannedDocument> documents,
+                                                                  std::int64_t ranks, const FlashCpOptions& options) {
+  if (auto reason = refusal(documents, ranks, options)) return tl::unexpected(*reason);
+  const Problem problem = make_problem(documents, ranks, options);
   std::vector<CpPlan> plans;
-  for (const std::int64_t count : counts) plans.push_back(build(problem, count));
+  for (const std::int64_t count : candidate_counts(problem)) {
+    if (std::optional<CpPlan> plan = try_build(problem, count)) plans.push_back(std::move(*plan));
+  }
   return plans;
 }
 
@@ -223,16 +300,26 @@ tl::expected<CpPlan, std::string> plan_flashcp_scored(std::span<const PlannedDoc
                                                       const FlashCpOptions& options, const CpScore& score) {
   auto candidates = flashcp_candidates(documents, ranks, options);
   if (!candidates) return tl::unexpected(candidates.error());
-  std::size_t best = 0;
-  double best_score = score(candidates->front());
-  for (std::size_t i = 1; i < candidates->size(); ++i) {
-    const double value = score((*candidates)[i]);
-    if (value < best_score) {
-      best = i;
-      best_score = value;
-    }
+  return std::move((*candidates)[least(*candidates, std::vector<bool>(candidates->size(), true), score)]);
+}
+
+tl::expected<CpPlan, std::string> plan_flashcp_by_time(std::span<const PlannedDocument> documents, std::int64_t ranks,
+                                                       const FlashCpOptions& options, const FlashCpSearch& search,
+                                                       const CpScore& score) {
+  std::vector<CpPlan> plans;
+  for (const FlashCutRule rule : search.rules) {
+    FlashCpOptions of_rule = options;
+    of_rule.cut_rule = rule;
+    auto candidates = flashcp_candidates(documents, ranks, of_rule);
+    if (!candidates) return tl::unexpected(candidates.error());
+    std::move(candidates->begin(), candidates->end(), std::back_inserter(plans));
   }
-  return std::move((*candidates)[best]);
+  std::vector<double> imbalances;
+  for (const CpPlan& plan : plans) imbalances.push_back(cp_loads(plan).imbalance);
+  const double limit = std::max(options.imbalance_limit, *std::min_element(imbalances.begin(), imbalances.end()));
+  std::vector<bool> allowed;
+  for (const double imbalance : imbalances) allowed.push_back(!search.limit_binds || imbalance <= limit);
+  return std::move(plans[least(plans, allowed, score)]);
 }
 
 std::optional<TwoDocumentExchange> two_document_exchange(const TwoDocumentState& state) {

@@ -4,6 +4,9 @@
 // The paper leaves open where documents are cut, the imbalance limit, and whether Per-Doc work counts; the options name
 // our choices (flashcp.md 1.6). Invariants of every plan: each token once, exactly ceil(C/N) rows on every rank. Ties
 // go to the earlier document, the lower rank and the earlier move, so a plan is a function of its input alone.
+//
+// Beyond the paper: `ranks_per_node` keeps split documents inside a node where that is possible (flashcp.md 6.7c), and
+// plan_flashcp_by_time takes the plan of least modelled time instead of the first within the limit (6.7b).
 #pragma once
 
 #include <cstdint>
@@ -32,6 +35,10 @@ struct FlashCpOptions {
   double overload_weight = 1.0;
   // Whether a rank's pairs of Per-Doc chunks count in balance and in "least loaded". The paper does not say.
   bool count_per_doc_pairs = true;
+  // Ranks of a node, 0: nodes do not matter. Otherwise documents go whole to the node with the fewest pairs, tokens are
+  // equalised inside nodes before they are between nodes, and a Per-Doc document is cut over the ranks of the node with
+  // most rows left if it fits there.
+  std::int64_t ranks_per_node = 0;
 };
 
 // Smaller is better; usually the modelled time of a step.
@@ -52,6 +59,16 @@ tl::expected<std::vector<CpPlan>, std::string> flashcp_candidates(std::span<cons
 // The candidate with the least score; the first of equals.
 tl::expected<CpPlan, std::string> plan_flashcp_scored(std::span<const PlannedDocument> documents, std::int64_t ranks,
                                                       const FlashCpOptions& options, const CpScore& score);
+
+// Which candidates plan_flashcp_by_time considers.
+struct FlashCpSearch {
+  std::vector<FlashCutRule> rules = {FlashCutRule::kEqualise, FlashCutRule::kEqualiseSwap};  // in place of cut_rule
+  bool limit_binds = true;  // only plans within the imbalance limit, or those of least imbalance if there is none
+};
+// The candidate of all rules with the least score; the first of equals.
+tl::expected<CpPlan, std::string> plan_flashcp_by_time(std::span<const PlannedDocument> documents, std::int64_t ranks,
+                                                       const FlashCpOptions& options, const FlashCpSearch& search,
+                                                       const CpScore& score);
 
 // The exchange between two documents that balances tokens and pairs at once (flashcp.md 1.3, fig. 4(2)): the first
 // `keep_a` tokens of A stay on A's rank u and the rest goes to B's rank; the first `keep_b` tokens of B stay on B's

@@ -1,4 +1,4 @@
-// zigzag-cp: sequences shared by context-parallel groups, keys and values sent round a ring.
+// ring-cp, zigzag-cp and te-p2p: sequences shared by context-parallel groups, keys and values sent round a ring.
 #include <fmt/format.h>
 
 #include "sim/strategies/context_parallel/batch_plans.h"
@@ -9,13 +9,13 @@
 namespace longhaul {
 namespace {
 
-Planned plan_ring(const StrategyRequest& request, const SequencePlanner& planner) {
+Planned plan_ring(const StrategyRequest& request, const SequencePlanner& planner, RingFlavor flavor) {
   if (request.degrees.cp > kMostRingRanks) {
     return tl::unexpected(fmt::format("a ring of {} ranks is larger than {}", request.degrees.cp, kMostRingRanks));
   }
   auto plans = plan_batch(request, planner);
   if (!plans) return tl::unexpected(plans.error());
-  RingScheme scheme(request.degrees.cp);
+  RingScheme scheme(request.degrees.cp, flavor);
   std::vector<std::vector<RingStepShape>> shapes;
   std::size_t made = SIZE_MAX;
   const auto set_shape = [&](ShapeSet& shape, const StepBuilder& step, int micro, int member) {
@@ -31,21 +31,49 @@ Planned plan_ring(const StrategyRequest& request, const SequencePlanner& planner
   planned.schedule = context_schedule(
       request, scheme, [&] { return scheme.role(); }, set_shape);
   planned.plan = [plans = std::make_shared<const std::vector<CpPlan>>(std::move(*plans)), request] {
-    return plans_json(*plans, request, false);
+    return plans_json(*plans, request, CpTraffic::kFull);
   };
   return planned;
+}
+
+Strategy ring_strategy(std::string name) {
+  Strategy strategy;
+  strategy.baseline = strategy.name = std::move(name);
+  strategy.family = StrategyFamily::kContext;
+  return strategy;
 }
 
 }  // namespace
 
 void add_ring_strategies(std::vector<Strategy>& list) {
-  Strategy zigzag;
-  zigzag.name = "zigzag-cp";
-  zigzag.baseline = "zigzag-cp";
-  zigzag.family = StrategyFamily::kContext;
-  zigzag.note = "gradients of keys and values travel in bf16; ring-flash-attention carries them in fp32";
-  zigzag.plan = [](const StrategyRequest& request) { return plan_ring(request, plan_zigzag_cp); };
+  const char* bf16_gradients = "gradients of keys and values travel in bf16; ring-flash-attention carries them in fp32";
+  Strategy zigzag = ring_strategy("zigzag-cp");
+  zigzag.note = bf16_gradients;
+  zigzag.option_keys = {"cut"};
+  zigzag.check_options = [](const Json& options, const std::string& file, const std::string& path, Errors& errors) {
+    JsonReader reader(options, file, path, errors);
+    reader.choice("cut", {"document", "sequence"});
+  };
+  // Every document cut in 2N chunks and padded to them, or the packed sequence as if it were one document.
+  zigzag.plan = [](const StrategyRequest& request) {
+    const bool sequence = request.options.value("cut", "document") == "sequence";
+    return plan_ring(request, sequence ? plan_allgather_cp : plan_zigzag_cp, RingFlavor::kRingFlashAttention);
+  };
   list.push_back(std::move(zigzag));
+
+  Strategy ring = ring_strategy("ring-cp");
+  ring.note = bf16_gradients;
+  ring.plan = [](const StrategyRequest& request) {
+    return plan_ring(request, plan_contiguous_cp, RingFlavor::kRingFlashAttention);
+  };
+  list.push_back(std::move(ring));
+
+  Strategy te = ring_strategy("te-p2p");
+  te.note = "merging a ring step follows its attention; Transformer Engine overlaps it with the next step's";
+  te.plan = [](const StrategyRequest& request) {
+    return plan_ring(request, plan_zigzag_cp, RingFlavor::kTransformerEngine);
+  };
+  list.push_back(std::move(te));
 }
 
 }  // namespace longhaul

@@ -3,49 +3,10 @@
 #include <algorithm>
 #include <map>
 
+#include "sim/strategies/context_parallel/placed.h"
+
 namespace longhaul {
 namespace {
-
-// A shard with the row at which it stands: locally, or among the gathered rows.
-struct PlacedShard {
-  Shard shard;
-  std::int64_t row = 0;
-  std::size_t rank = 0;
-};
-
-std::vector<PlacedShard> place(const std::vector<Shard>& shards, std::size_t rank) {
-  std::vector<PlacedShard> placed;
-  std::int64_t row = 0;
-  for (const Shard& shard : shards) {
-    placed.push_back({shard, row, rank});
-    row += shard.tokens;
-  }
-  return placed;
-}
-
-RowRun run_of(const Shard& shard) { return {shard.document, TokenView::kClean, shard.prefix, shard.tokens}; }
-
-Piece causal_piece(const PlacedShard& q, std::int64_t k_row, int operand) {
-  Piece piece;
-  piece.q_row = q.row;
-  piece.q_count = q.shard.tokens;
-  piece.q_token = q.shard.prefix;
-  piece.k_row = k_row;
-  piece.k_count = q.shard.prefix + q.shard.tokens;
-  piece.k_token = 0;
-  piece.operand = static_cast<std::int16_t>(operand);
-  piece.rule = MaskRule::kCausal;
-  return piece;
-}
-
-// Two lists of equal rows: where rows come from and where they go.
-struct CopyLists {
-  std::vector<RowSpan> source, target;
-  void add(std::int64_t from, std::int64_t to, std::int64_t rows) {
-    source.push_back({from, rows});
-    target.push_back({to, rows});
-  }
-};
 
 // Sendable shards of all ranks in gathered order, and for each rank its part.
 struct GatheredRows {
@@ -89,11 +50,6 @@ GatheredRows gather_rows(const CpPlan& plan, bool only_sendable) {
   return gathered;
 }
 
-void set_copy(RowListPtr& source, RowListPtr& target, CopyLists& lists) {
-  source = make_row_list(std::move(lists.source));
-  target = make_row_list(std::move(lists.target));
-}
-
 }  // namespace
 
 RowMapPtr rank_row_map(const std::vector<Shard>& shards) {
@@ -102,7 +58,46 @@ RowMapPtr rank_row_map(const std::vector<Shard>& shards) {
   return make_row_map(std::move(runs));
 }
 
-std::vector<CpRankShape> full_gather_shapes(const CpPlan& plan) {
+namespace {
+
+// What a rank's pieces of the ordered rows are, in one stage or in two.
+using MakeStages = std::vector<CpStageShape> (*)(const std::vector<PlacedShard>& own,
+                                                 const std::map<DocumentId, std::int64_t>& base, std::int64_t ranks);
+
+std::vector<CpStageShape> one_stage(const std::vector<PlacedShard>& own, const std::map<DocumentId, std::int64_t>& base,
+                                    std::int64_t) {
+  std::vector<Piece> pieces;
+  for (const PlacedShard& placed : own) {
+    if (placed.shard.is_padding()) continue;
+    pieces.push_back(causal_piece(placed.shard, placed.row, base.at(placed.shard.document), 0));
+  }
+  return {{nullptr, make_piece_list(std::move(pieces))}};
+}
+
+// Front chunks (0 .. N-1 of a document's 2N), then back chunks; padding goes with the front.
+std::vector<CpStageShape> chunk_stages(const std::vector<PlacedShard>& own,
+                                       const std::map<DocumentId, std::int64_t>& base, std::int64_t ranks) {
+  StageBuilder stages(2);
+  for (const PlacedShard& placed : own) {
+    const Shard& shard = placed.shard;
+    if (shard.is_padding()) {
+      stages.take(0, placed.row, shard.tokens);
+      continue;
+    }
+    const std::int64_t chunk = (shard.document_tokens + 2 * ranks - 1) / (2 * ranks);
+    const std::int64_t front = std::clamp<std::int64_t>(ranks * chunk - shard.prefix, 0, shard.tokens);
+    const auto add = [&](std::size_t stage, std::int64_t first, std::int64_t tokens) {
+      if (tokens == 0) return;
+      const Shard part{shard.document, shard.prefix + first, tokens, shard.document_tokens};
+      stages.add(stage, causal_piece(part, stages.take(stage, placed.row + first, tokens), base.at(shard.document), 0));
+    };
+    add(0, 0, front);
+    add(1, front, shard.tokens - front);
+  }
+  return stages.finish();
+}
+
+std::vector<CpRankShape> ordered_shapes(const CpPlan& plan, MakeStages make_stages) {
   const GatheredRows gathered = gather_rows(plan, false);
   GatherShape common;
   common.padded_rows = gathered.padded;
@@ -127,17 +122,19 @@ std::vector<CpRankShape> full_gather_shapes(const CpPlan& plan) {
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     CpRankShape shape;
     shape.rows = rank_row_map(plan.ranks[rank]);
-    shape.gather = common;
-    shape.gather.send_rows = gathered.sent[rank];
-    std::vector<Piece> pieces;
-    for (const PlacedShard& placed : place(plan.ranks[rank], rank)) {
-      if (!placed.shard.is_padding()) pieces.push_back(causal_piece(placed, base.at(placed.shard.document), 0));
-    }
-    shape.pieces = make_piece_list(std::move(pieces));
+    shape.gathers = {common};
+    shape.gathers.front().send_rows = gathered.sent[rank];
+    shape.stages = make_stages(place(plan.ranks[rank], rank), base, plan.rank_count());
     shapes.push_back(std::move(shape));
   }
   return shapes;
 }
+
+}  // namespace
+
+std::vector<CpRankShape> full_gather_shapes(const CpPlan& plan) { return ordered_shapes(plan, one_stage); }
+
+std::vector<CpRankShape> chunk_stage_shapes(const CpPlan& plan) { return ordered_shapes(plan, chunk_stages); }
 
 namespace {
 
@@ -203,15 +200,34 @@ CopyLists local_copy(const std::vector<PlacedShard>& own, const OrderedRows& com
   return local;
 }
 
-// The ordered rows, copies and pieces of one rank; `shape.gather` holds what all ranks share.
-void set_rank_shape(CpRankShape& shape, const GatheredRows& gathered, const OrderedRows& common,
-                    const std::vector<PlacedShard>& own, std::size_t rank) {
+// Pieces of a rank: of shards that begin their document, in place (operand 0); of the others, against the ordered rows
+// (the operand after it). Two stages: the first kind and padding, then the second, which waits for what was gathered.
+std::vector<CpStageShape> sharing_stages(const std::vector<PlacedShard>& own, const OrderedRows& ordered,
+                                         bool overlap) {
+  StageBuilder stages(overlap ? 2 : 1);
+  for (const PlacedShard& placed : own) {
+    const Shard& shard = placed.shard;
+    const bool local = shard.is_padding() || shard.prefix == 0;
+    const std::size_t stage = overlap && !local ? 1 : 0;
+    const std::int64_t q_row = stages.take(stage, placed.row, shard.tokens);
+    if (shard.is_padding()) continue;
+    const int operand = local || overlap ? 0 : 1;
+    stages.add(stage, causal_piece(shard, q_row, local ? placed.row : ordered.base.at(shard.document), operand));
+  }
+  std::vector<CpStageShape> shapes = stages.finish();
+  if (!overlap) shapes.front().rows = nullptr;  // all, in order
+  return shapes;
+}
+
+// The ordered rows and copies of one rank; `gather` holds what all ranks share.
+OrderedRows set_ordered(GatherShape& gather, const std::map<DocumentId, std::vector<PlacedShard>>& gathered,
+                        const OrderedRows& common, const std::vector<PlacedShard>& own, std::size_t rank) {
   const std::map<DocumentId, std::int64_t> furthest = furthest_ends(own, common);
   OrderedRows ordered = common;
   CopyLists remote;
   for (const auto& [document, end] : furthest) {
-    const auto found = gathered.of_document.find(document);
-    if (found != gathered.of_document.end()) {
+    const auto found = gathered.find(document);
+    if (found != gathered.end()) {
       for (const PlacedShard& placed : found->second) {
         const std::int64_t rows = std::min(placed.shard.tokens, end - placed.shard.prefix);
         if (placed.rank != rank && rows > 0) remote.add(placed.row, ordered.rows + placed.shard.prefix, rows);
@@ -220,31 +236,46 @@ void set_rank_shape(CpRankShape& shape, const GatheredRows& gathered, const Orde
     ordered.add(document, end);
   }
   CopyLists local = local_copy(own, common, ordered, furthest);
-  set_copy(shape.gather.gathered_source, shape.gather.gathered_target, remote);
-  set_copy(shape.gather.local_source, shape.gather.local_target, local);
-  std::vector<Piece> pieces;
-  for (const PlacedShard& placed : own) {
-    if (placed.shard.is_padding()) continue;
-    pieces.push_back(placed.shard.prefix == 0 ? causal_piece(placed, placed.row, 0)
-                                              : causal_piece(placed, ordered.base.at(placed.shard.document), 1));
-  }
-  shape.gather.ordered_rows = make_row_map(std::move(ordered.runs));
-  shape.pieces = make_piece_list(std::move(pieces));
+  set_copy(gather.gathered_source, gather.gathered_target, remote);
+  set_copy(gather.local_source, gather.local_target, local);
+  gather.ordered_rows = make_row_map(std::vector<RowRun>(ordered.runs));
+  return ordered;
 }
 
 }  // namespace
 
-std::vector<CpRankShape> sharding_aware_shapes(const CpPlan& plan) {
+std::vector<CpRankShape> sharding_aware_shapes(const CpPlan& plan, bool overlap) {
   const GatheredRows gathered = gather_rows(plan, true);
   GatherShape shared;
   const OrderedRows common = common_rows(plan, gathered, shared);
   std::vector<CpRankShape> shapes;
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    const std::vector<PlacedShard> own = place(plan.ranks[rank], rank);
     CpRankShape shape;
     shape.rows = rank_row_map(plan.ranks[rank]);
-    shape.gather = shared;
-    shape.gather.send_rows = gathered.sent[rank];
-    set_rank_shape(shape, gathered, common, place(plan.ranks[rank], rank), rank);
+    shape.gathers = {shared};
+    shape.gathers.front().send_rows = gathered.sent[rank];
+    const OrderedRows ordered = set_ordered(shape.gathers.front(), gathered.of_document, common, own, rank);
+    shape.stages = sharing_stages(own, ordered, overlap);
+    shapes.push_back(std::move(shape));
+  }
+  return shapes;
+}
+
+std::vector<CpRankShape> exact_shapes(const CpPlan& plan, bool overlap) {
+  const std::vector<ReceivedRows> received = needed_rows(plan);
+  std::vector<GatherShape> gathers = exact_gathers(received);
+  std::vector<CpRankShape> shapes;
+  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    const std::vector<PlacedShard> own = place(plan.ranks[rank], rank);
+    std::map<DocumentId, std::vector<PlacedShard>> of_document;
+    for (const PlacedShard& placed : received[rank].shards) of_document[placed.shard.document].push_back(placed);
+    CpRankShape shape;
+    shape.rows = rank_row_map(plan.ranks[rank]);
+    shape.gathers = {std::move(gathers[rank])};
+    shape.gathers.front().common_source = shape.gathers.front().common_target = make_row_list({});
+    const OrderedRows ordered = set_ordered(shape.gathers.front(), of_document, {}, own, rank);
+    shape.stages = sharing_stages(own, ordered, overlap);
     shapes.push_back(std::move(shape));
   }
   return shapes;

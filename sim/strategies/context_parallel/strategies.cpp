@@ -1,55 +1,12 @@
-// allgather-cp, per-doc-cp and flashcp: sequences shared by context-parallel groups, keys and values gathered.
-#include <fmt/format.h>
-
+// allgather-cp, per-doc-cp, te-allgather and wlb-cp: sequences shared by context-parallel groups, all keys and values
+// gathered.
 #include "sim/strategies/context_parallel/batch_plans.h"
-#include "sim/strategies/context_parallel/flashcp.h"
-#include "sim/strategies/context_parallel/plan.h"
-#include "sim/strategies/context_parallel/shapes.h"
+#include "sim/strategies/context_parallel/gather_step.h"
+#include "sim/strategies/context_parallel/wlb.h"
 #include "sim/strategies/families.h"
-#include "sim/strategies/step/context_step.h"
 
 namespace longhaul {
 namespace {
-
-using ShapeMaker = std::vector<CpRankShape> (*)(const CpPlan&);
-
-Planned plan_step(const StrategyRequest& request, const SequencePlanner& planner, bool sharding_aware) {
-  auto plans = plan_batch(request, planner);
-  if (!plans) return tl::unexpected(plans.error());
-  // FlashCP packs K and V of what it sends in one buffer and reads whole documents in place; the static schemes gather
-  // K and V by a collective each and read everything from the gathered copy (flashcp.md 1.2, 2.1).
-  GatherScheme scheme({{"kv", sharding_aware, true}}, {{"attention", sharding_aware, {0}}});
-  const ShapeMaker make_shapes = sharding_aware ? sharding_aware_shapes : full_gather_shapes;
-  std::vector<CpRankShape> shapes;
-  std::size_t made = SIZE_MAX;
-  const auto set_shape = [&](ShapeSet& shape, const StepBuilder& step, int micro, int member) {
-    if (made != static_cast<std::size_t>(micro)) {
-      made = static_cast<std::size_t>(micro);
-      shapes = make_shapes((*plans)[made]);
-    }
-    const CpRankShape& of_rank = shapes[static_cast<std::size_t>(member)];
-    step.set_rows(shape, of_rank.rows);
-    scheme.set_gather(shape, 0, of_rank.gather);
-    scheme.set_pieces(shape, 0, of_rank.pieces);
-  };
-  PlannedStep planned;
-  planned.schedule = context_schedule(
-      request, scheme, [&] { return scheme.role(); }, set_shape);
-  planned.plan = [plans = std::make_shared<const std::vector<CpPlan>>(std::move(*plans)), request, sharding_aware] {
-    return plans_json(*plans, request, sharding_aware);
-  };
-  return planned;
-}
-
-FlashCpOptions flashcp_options(const Json& options) {
-  FlashCpOptions parsed;
-  parsed.imbalance_limit = options.value("imbalance_limit", parsed.imbalance_limit);
-  const std::string rule = options.value("cut_rule", "equalise");
-  if (rule == "equalise-swap") parsed.cut_rule = FlashCutRule::kEqualiseSwap;
-  if (rule == "naive") parsed.cut_rule = FlashCutRule::kNaive;
-  parsed.count_per_doc_pairs = options.value("count_per_doc_pairs", parsed.count_per_doc_pairs);
-  return parsed;
-}
 
 Strategy context_strategy(std::string name, std::string baseline) {
   Strategy strategy;
@@ -59,35 +16,55 @@ Strategy context_strategy(std::string name, std::string baseline) {
   return strategy;
 }
 
+Planned plan_static(const StrategyRequest& request, const SequencePlanner& planner, const GatherStep& step) {
+  auto plans = plan_batch(request, planner);
+  if (!plans) return tl::unexpected(plans.error());
+  return plan_gather_step(request, std::move(*plans), step);
+}
+
+// Transformer Engine's all_gather: K and V gathered one after the other, one launch for the front chunks and one for
+// the back chunks, K and V gathered again in the backward pass (flashcp.md 2.4).
+GatherStep te_allgather_step() {
+  GatherStep step = full_gather_step();
+  step.gathers.front().regather = true;
+  step.stages = {{"attention_front", false, {0}}, {"attention_back", false, {0}}};
+  step.rows = StageRows::kOwn;
+  step.shapes = chunk_stage_shapes;
+  return step;
+}
+
 }  // namespace
 
 void add_context_parallel_strategies(std::vector<Strategy>& list) {
   Strategy allgather = context_strategy("allgather-cp", "allgather-cp");
-  allgather.plan = [](const StrategyRequest& request) { return plan_step(request, plan_allgather_cp, false); };
+  allgather.plan = [](const StrategyRequest& request) {
+    return plan_static(request, plan_allgather_cp, full_gather_step());
+  };
   list.push_back(allgather);
 
   Strategy per_doc = context_strategy("per-doc-cp", "allgather-cp");
-  per_doc.plan = [](const StrategyRequest& request) { return plan_step(request, plan_per_doc_cp, false); };
+  per_doc.plan = [](const StrategyRequest& request) {
+    return plan_static(request, plan_per_doc_cp, full_gather_step());
+  };
   list.push_back(per_doc);
 
-  Strategy flashcp = context_strategy("flashcp", "allgather-cp");
-  flashcp.option_keys = {"imbalance_limit", "cut_rule", "count_per_doc_pairs"};
-  flashcp.check_options = [](const Json& options, const std::string& file, const std::string& path, Errors& errors) {
-    JsonReader reader(options, file, path, errors);
-    reader.number("imbalance_limit", 1.0, 100.0);
-    reader.choice("cut_rule", {"equalise", "equalise-swap", "naive"});
-    reader.boolean("count_per_doc_pairs");
+  add_flashcp_strategy(list);
+
+  Strategy te = context_strategy("te-allgather", "te-allgather");
+  te.note = "the launches of front and back chunks follow each other; Transformer Engine issues them on two streams";
+  te.plan = [](const StrategyRequest& request) { return plan_static(request, plan_zigzag_cp, te_allgather_step()); };
+  list.push_back(te);
+
+  Strategy wlb = context_strategy("wlb-cp", "allgather-cp");
+  wlb.option_keys = wlb_option_keys();
+  wlb.check_options = check_wlb_options;
+  wlb.note = "variable-length packing deals the documents of one step; a delay over steps is not simulated";
+  wlb.plan = [](const StrategyRequest& request) -> Planned {
+    auto plans = plan_wlb(request);
+    if (!plans) return tl::unexpected(plans.error());
+    return plan_gather_step(request, std::move(*plans), full_gather_step());
   };
-  flashcp.plan = [](const StrategyRequest& request) {
-    const FlashCpOptions options = flashcp_options(request.options);
-    return plan_step(
-        request,
-        [&](std::span<const PlannedDocument> documents, std::int64_t ranks) {
-          return plan_flashcp(documents, ranks, options);
-        },
-        true);
-  };
-  list.push_back(flashcp);
+  list.push_back(wlb);
 }
 
 }  // namespace longhaul

@@ -53,33 +53,60 @@ WholeDocPlan::WholeDocPlan(std::vector<WholeRank> ranks, double average_pairs, c
     target = std::max(target, rank.target);
   }
   rows_per_rank_ = static_cast<double>(std::max<std::int64_t>(1, target));
+  const auto node = static_cast<std::size_t>(options.ranks_per_node);
+  ranks_per_node_ = node > 0 && ranks_.size() % node == 0 ? node : ranks_.size();
 }
 
 void WholeDocPlan::place_whole(std::span<const PlannedDocument> documents) {
   using Load = std::pair<std::int64_t, std::size_t>;
-  std::priority_queue<Load, std::vector<Load>, std::greater<>> least;
-  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) least.emplace(ranks_[rank].pairs, rank);
+  using Least = std::priority_queue<Load, std::vector<Load>, std::greater<>>;
+  const std::size_t nodes = ranks_.size() / ranks_per_node_;
+  std::vector<Least> least(nodes);  // of each node's ranks
+  Least least_node;
+  for (std::size_t node = 0; node < nodes; ++node) {
+    std::int64_t pairs = 0;
+    for (std::size_t rank = node * ranks_per_node_; rank < (node + 1) * ranks_per_node_; ++rank) {
+      least[node].emplace(ranks_[rank].pairs, rank);
+      pairs += ranks_[rank].pairs;
+    }
+    least_node.emplace(pairs, node);
+  }
   for (const PlannedDocument& document : documents) {
-    const std::size_t index = least.top().second;
-    least.pop();
+    const auto [node_pairs, node] = least_node.top();
+    least_node.pop();
+    const std::size_t index = least[node].top().second;
+    least[node].pop();
     WholeRank& rank = ranks_[index];
     rank.shards.push_back({document.document, 0, document.tokens, document.tokens});
     rank.tokens += document.tokens;
     rank.pairs += causal_pairs(document.tokens);
-    least.emplace(rank.pairs, index);
+    least[node].emplace(rank.pairs, index);
+    least_node.emplace(node_pairs + causal_pairs(document.tokens), node);
   }
 }
 
 void WholeDocPlan::equalise() {
+  if (ranks_per_node_ < ranks_.size()) {
+    for (std::size_t first = 0; first < ranks_.size(); first += ranks_per_node_) {
+      equalise_among(first, first + ranks_per_node_);
+    }
+  }
+  equalise_among(0, ranks_.size());
+  for (const WholeRank& rank : ranks_) {
+    LH_ASSERT(rank.tokens == rank.target, "{} tokens for a target of {}", rank.tokens, rank.target);
+  }
+}
+
+// Until no rank of [begin, end) is above its target or none is below.
+void WholeDocPlan::equalise_among(std::size_t begin, std::size_t end) {
   std::priority_queue<Entry> above;
   std::priority_queue<Entry> below;
-  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+  for (std::size_t rank = begin; rank < end; ++rank) {
     const std::int64_t surplus = ranks_[rank].tokens - ranks_[rank].target;
     if (surplus > 0) above.push({surplus, rank});
     if (surplus < 0) below.push({-surplus, rank});
   }
-  while (!above.empty()) {
-    LH_ASSERT(!below.empty(), "tokens above target with no rank below");
+  while (!above.empty() && !below.empty()) {
     Entry most = above.top();
     Entry least = below.top();
     above.pop();
@@ -95,7 +122,6 @@ void WholeDocPlan::equalise() {
     if (most.amount > 0) above.push(most);
     if (least.amount > 0) below.push(least);
   }
-  LH_ASSERT(below.empty(), "tokens below target with no rank above");
 }
 
 WholeDocPlan::Move WholeDocPlan::cheapest_move(const WholeRank& from, const WholeRank& to, std::int64_t tokens) const {

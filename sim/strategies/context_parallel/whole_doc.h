@@ -50,6 +50,7 @@ class WholeDocPlan {
     std::int64_t tokens = 0;
   };
 
+  void equalise_among(std::size_t begin, std::size_t end);
   Move cheapest_move(const WholeRank& from, const WholeRank& to, std::int64_t tokens) const;
   Move naive_move(const WholeRank& from, std::int64_t tokens) const;
   double move_cost(const WholeRank& from, const WholeRank& to, const Move& move) const;
@@ -62,6 +63,7 @@ class WholeDocPlan {
   double average_pairs_;
   double rows_per_rank_ = 1;  // C/N, the scale of sent tokens in the cost
   FlashCpOptions options_;
+  std::size_t ranks_per_node_ = 1;  // all ranks where nodes do not matter
   std::int64_t nonlast_max_ = 0;
 };
 

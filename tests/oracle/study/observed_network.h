@@ -38,6 +38,11 @@ class ObservedNetwork : public CollectiveNetwork {
   std::span<const MemberBytes> traffic(TransferId transfer) const override {
     return inner_->traffic(entries_[static_cast<std::size_t>(transfer)].inner);
   }
+  TransferUse use(TransferId transfer) const override {
+    const Entry& entry = entries_[static_cast<std::size_t>(transfer)];
+    return entry.free ? TransferUse{} : inner_->use(entry.inner);
+  }
+  void slow(Time now, std::span<const TaggedSlowdown> transfers) override { inner_->slow(now, transfers); }
   void start(Time now, TransferId transfer, std::uint32_t tag) override {
     const Entry& entry = entries_[static_cast<std::size_t>(transfer)];
     MemberBytes& sum = bytes[entry.role];

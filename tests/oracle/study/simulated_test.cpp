@@ -32,6 +32,13 @@ const std::vector<Named>& cases() {
       {"flashcp", {1, 16, 1, 1}, 1, false},
       {"per-doc-cp", {1, 8, 1, 2}, 1, false},
       {"zigzag-cp", {1, 8, 1, 2}, 1, false},
+      {"ring-cp", {1, 16, 1, 1}, 1, false},
+      {"te-p2p", {1, 8, 1, 2}, 1, false},
+      {"te-allgather", {1, 16, 1, 1}, 1, false},
+      {"wlb-cp", {1, 16, 1, 1}, 1, false},
+      {"magi", {1, 16, 1, 1}, 1, false},
+      {"skrull", {1, 8, 1, 2}, 1, false},
+      {"hybrid-cp", {1, 16, 1, 1}, 1, false},
       {"csbp", {1, 16, 1, 1}, 1, false},
       {"bd-offset-cp", {1, 8, 1, 2}, 1, false},
   };
@@ -157,22 +164,40 @@ TEST(SimulatedOracle, BytesTimeAndMemoryAddUp) {
   }
 }
 
-// A scope that no schedule builds is a reason, never a whole step under another name.
-TEST(SimulatedOracle, ScopesThatAreNotBuiltAreRefused) {
+// Parts of a step take less time than the whole: attention < layers < forward and backward < step, and forward passes
+// alone less than both. The compute of a layer's attention is the same in every scope.
+TEST(SimulatedOracle, PartsOfAStepAreOrdered) {
   const Cluster cluster = shipped_cluster("dgx-h200-ndr", 16);
+  const KernelModel kernels = kernels_of(cluster);
   for (const Named& named : cases()) {
-    StrategyRequest request = request_of(step_of(named, cluster));
+    SCOPED_TRACE(std::string(named.strategy) + " pp " + std::to_string(named.degrees.pp));
     const Strategy& strategy = *find_strategy(named.strategy);
-    for (const Scope scope : {Scope::kLayers, Scope::kAttention}) {
-      request.training.scope = scope;
-      const auto refused = check_applicable(strategy, request);
-      ASSERT_FALSE(refused.has_value());
-      EXPECT_EQ(refused.error(),
-                "steps of layers or attention alone are not built yet; use scope \"step\" or \"forward-backward\"");
-    }
-    for (const Scope scope : {Scope::kStep, Scope::kForwardBackward}) {
-      request.training.scope = scope;
-      EXPECT_TRUE(check_applicable(strategy, request).has_value());
+    const StrategyRequest request = request_of(step_of(named, cluster));
+    const auto simulated = [&](Scope scope, bool backward) {
+      StrategyRequest part = request;
+      part.training.scope = scope;
+      part.training.backward = backward;
+      EXPECT_TRUE(check_applicable(strategy, part).has_value());
+      return simulate(*strategy.plan(part)->schedule, cluster, kernels);
+    };
+    const Totals step = simulated(Scope::kStep, true);
+    const Totals forward_backward = simulated(Scope::kForwardBackward, true);
+    const Totals layers = simulated(Scope::kLayers, true);
+    EXPECT_LT(forward_backward.step, step.step);
+    EXPECT_LT(layers.step, forward_backward.step);
+    EXPECT_GT(layers.step.ps(), 0);
+    if (strategy.family == StrategyFamily::kPipeline) continue;
+    EXPECT_LT(simulated(Scope::kLayers, false).step, layers.step);
+    const Totals attention = simulated(Scope::kAttention, true);
+    const Totals inference = simulated(Scope::kAttention, false);
+    EXPECT_LT(attention.step, layers.step);
+    EXPECT_LT(inference.step, attention.step);
+    EXPECT_GT(inference.step.ps(), 0);
+    for (std::size_t rank = 0; rank < attention.ranks.size(); ++rank) {
+      for (const KernelKind kind : {KernelKind::kAttentionForwardRagged, KernelKind::kAttentionBackwardRagged}) {
+        const auto at = static_cast<std::size_t>(kind);
+        EXPECT_EQ(attention.ranks[rank].kernel_kind[at], step.ranks[rank].kernel_kind[at]) << rank;
+      }
     }
   }
 }

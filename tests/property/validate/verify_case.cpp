@@ -116,13 +116,33 @@ std::shared_ptr<const Batch> draw_batch(const DrawInteger& draw, const Objective
   return batch;
 }
 
+// Options whose values are words or flags, one of each that the strategy has.
+const std::vector<std::pair<std::string, std::vector<Json>>>& option_values() {
+  static const std::vector<std::pair<std::string, std::vector<Json>>> values = {
+      {"cut", {"document", "sequence"}},
+      {"cut_rule", {"equalise", "equalise-swap", "naive"}},
+      {"exchange", {"padded", "exact"}},
+      {"overlap", {false, true}},
+      {"split", {"anywhere", "node"}},
+      {"packing", {"fixed", "variable"}},
+      {"stages", {1, 2, 4}},
+      {"chunk_tokens", {1, 7, 2048}},
+      {"bucket_tokens", {8, 64, 4096}},
+      {"rank_tokens", {8, 64, 4096}},
+  };
+  return values;
+}
+
+bool has_option(const Strategy& strategy, const std::string& key) {
+  return std::find(strategy.option_keys.begin(), strategy.option_keys.end(), key) != strategy.option_keys.end();
+}
+
 void finish(const Strategy& strategy, StrategyRequest& request, const Degrees& degrees, const Json& options) {
   request.degrees = degrees;
   request.ranks = degrees.ranks();
   request.gpus_per_node = request.ranks % 4 == 0 ? 4 : request.ranks;
   for (const auto& [key, value] : options.items()) {
-    const auto& keys = strategy.option_keys;
-    if (std::find(keys.begin(), keys.end(), key) != keys.end()) request.options[key] = value;
+    if (has_option(strategy, key)) request.options[key] = value;
   }
 }
 
@@ -143,6 +163,9 @@ tl::expected<VerifyCase, std::string> draw_case(const Strategy& strategy, const 
   const Objective objective = objective_of(strategy, degrees.cp * draw(1, 4));
   request.batch = draw_batch(draw, objective, chunks * degrees.dp * request.training.micro_batch_sequences);
   finish(strategy, request, degrees, {{"slices", draw(1, 4)}, {"max_slices", draw(1, 5)}});
+  for (const auto& [key, values] : option_values()) {
+    if (has_option(strategy, key)) request.options[key] = pick(draw, values);
+  }
   if (counted_tokens(*request.batch) == 0) return tl::unexpected(std::string("the loss counts no token"));
   const auto applicable = check_applicable(strategy, request);
   if (!applicable) return tl::unexpected(applicable.error());
@@ -208,6 +231,11 @@ std::vector<CornerCase> corner_cases(const Strategy& strategy) {
       if (counted_tokens(*batch) == 0) continue;  // block diffusion corrupts about half of the tokens
       corner.request.batch = batch;
       finish(strategy, corner.request, shape.degrees, {{"slices", 2}, {"max_slices", 3}});
+      for (const auto& [key, values] : option_values()) {
+        const std::size_t turn = static_cast<std::size_t>(variant) + key.size();
+        if (key == "packing" || key == "bucket_tokens") continue;  // would refuse some corners
+        if (has_option(strategy, key)) corner.request.options[key] = values[turn % values.size()];
+      }
       corner.name = fmt::format("{}, zero {}, recompute {}", shape.name, corner.request.training.zero_stage,
                                 corner.request.training.recompute == Recompute::kFull ? "full" : "none");
       cases.push_back(std::move(corner));

@@ -1,0 +1,119 @@
+// magi, skrull and hybrid-cp: chunks or documents dealt to ranks, keys and values sent to those that need them.
+#include "sim/strategies/context_parallel/batch_plans.h"
+#include "sim/strategies/context_parallel/dispatch.h"
+#include "sim/strategies/context_parallel/gather_step.h"
+#include "sim/strategies/families.h"
+
+namespace longhaul {
+namespace {
+
+constexpr std::int64_t kMagiChunk = 2048;  // the benchmark's chunk_size (flashcp.md 2.7)
+constexpr std::int64_t kMagiStages = 2;    // the benchmark's number of remote stages
+constexpr std::int64_t kMostStages = 8;
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 40;
+// Skrull's buckets over an even share of the tokens, and a row for each document, so that all may be distributed. The
+// paper gives sizes for two models (26K, 13K) and no rule.
+constexpr double kSkrullRoom = 1.5;
+
+std::int64_t even_share(std::span<const PlannedDocument> documents, std::int64_t ranks) {
+  std::int64_t tokens = 0;
+  for (const PlannedDocument& document : documents) tokens += document.tokens;
+  return std::max<std::int64_t>(1, (tokens + ranks - 1) / ranks);
+}
+
+Strategy dispatch_strategy(std::string name, std::string note) {
+  Strategy strategy;
+  strategy.baseline = strategy.name = std::move(name);
+  strategy.family = StrategyFamily::kContext;
+  strategy.note = std::move(note);
+  return strategy;
+}
+
+// A gather a stage, each exact, not kept for the backward pass; the local stage runs while the first arrives.
+GatherStep cast_step(int stages) {
+  GatherStep step;
+  step.stages = {{"attention_own", true, {}}};
+  for (int stage = 0; stage < stages; ++stage) {
+    GatherConfig gather{"kv" + std::to_string(stage), true, false};
+    gather.regather = gather.exact = true;
+    step.gathers.push_back(gather);
+    step.stages.push_back({"attention" + std::to_string(stage), false, {stage}});
+  }
+  step.rows = StageRows::kSome;
+  step.shapes = [stages](const CpPlan& plan) { return cast_shapes(plan, stages); };
+  step.traffic = CpTraffic::kNeed;
+  return step;
+}
+
+Strategy magi() {
+  Strategy strategy = dispatch_strategy(
+      "magi",
+      "group-cast as an exchange, a copy a destination (the a2av back end); a stage's results are merged apart");
+  strategy.option_keys = {"chunk_tokens", "stages"};
+  strategy.check_options = [](const Json& options, const std::string& file, const std::string& path, Errors& errors) {
+    JsonReader reader(options, file, path, errors);
+    reader.integer("chunk_tokens", 1, kMostTokens);
+    reader.integer("stages", 1, kMostStages);
+  };
+  strategy.plan = [](const StrategyRequest& request) -> Planned {
+    const std::int64_t chunk = request.options.value("chunk_tokens", kMagiChunk);
+    auto plans = plan_batch(request, [&](std::span<const PlannedDocument> documents, std::int64_t ranks) {
+      return plan_magi(documents, ranks, chunk);
+    });
+    if (!plans) return tl::unexpected(plans.error());
+    const auto stages = static_cast<int>(request.options.value("stages", kMagiStages));
+    return plan_gather_step(request, std::move(*plans), cast_step(stages));
+  };
+  return strategy;
+}
+
+Strategy skrull() {
+  Strategy strategy = dispatch_strategy(
+      "skrull",
+      "distributed documents are gathered as FlashCP gathers; the choice of micro-batches (GDS) is not built");
+  strategy.baseline = "allgather-cp";
+  strategy.option_keys = {"bucket_tokens"};
+  strategy.check_options = [](const Json& options, const std::string& file, const std::string& path, Errors& errors) {
+    JsonReader reader(options, file, path, errors);
+    reader.integer("bucket_tokens", 1, kMostTokens);
+  };
+  strategy.plan = [](const StrategyRequest& request) -> Planned {
+    auto plans = plan_batch(request, [&](std::span<const PlannedDocument> documents, std::int64_t ranks) {
+      const double room = kSkrullRoom * static_cast<double>(even_share(documents, ranks));
+      const std::int64_t bucket = request.options.value(
+          "bucket_tokens", static_cast<std::int64_t>(room) + static_cast<std::int64_t>(documents.size()));
+      return plan_skrull(documents, ranks, bucket);
+    });
+    if (!plans) return tl::unexpected(plans.error());
+    return plan_gather_step(request, std::move(*plans), sharding_aware_step(CpTraffic::kNonlast, true));
+  };
+  return strategy;
+}
+
+Strategy hybrid_cp() {
+  Strategy strategy = dispatch_strategy(
+      "hybrid-cp", "the ring of a document's group is one exchange beside the whole documents' attention");
+  strategy.option_keys = {"rank_tokens"};
+  strategy.check_options = [](const Json& options, const std::string& file, const std::string& path, Errors& errors) {
+    JsonReader reader(options, file, path, errors);
+    reader.integer("rank_tokens", 1, kMostTokens);
+  };
+  strategy.plan = [](const StrategyRequest& request) -> Planned {
+    auto plans = plan_batch(request, [&](std::span<const PlannedDocument> documents, std::int64_t ranks) {
+      return plan_hybrid_cp(documents, ranks, request.options.value("rank_tokens", even_share(documents, ranks)));
+    });
+    if (!plans) return tl::unexpected(plans.error());
+    return plan_gather_step(request, std::move(*plans), sharding_aware_step(CpTraffic::kNeed, true));
+  };
+  return strategy;
+}
+
+}  // namespace
+
+void add_dispatch_strategies(std::vector<Strategy>& list) {
+  list.push_back(magi());
+  list.push_back(skrull());
+  list.push_back(hybrid_cp());
+}
+
+}  // namespace longhaul

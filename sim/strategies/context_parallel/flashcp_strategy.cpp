@@ -1,0 +1,76 @@
+// flashcp: Algorithm 1 and the choices that the paper leaves open, as options of a study.
+#include "sim/strategies/context_parallel/batch_plans.h"
+#include "sim/strategies/context_parallel/flashcp.h"
+#include "sim/strategies/context_parallel/gather_step.h"
+#include "sim/strategies/families.h"
+
+namespace longhaul {
+namespace {
+
+// Defaults: the plan of least modelled time among those within the imbalance limit, of both cut rules.
+struct FlashCpPolicy {
+  FlashCpOptions options;
+  FlashCpSearch search;
+  bool by_time = true;  // false: the first plan within the limit, by one cut rule (Algorithm 1 as printed)
+  CpTraffic traffic = CpTraffic::kNonlast;
+  bool overlap = false;
+};
+
+FlashCpPolicy policy_of(const StrategyRequest& request) {
+  const Json& given = request.options;
+  FlashCpPolicy policy;
+  policy.options.imbalance_limit = given.value("imbalance_limit", policy.options.imbalance_limit);
+  policy.options.count_per_doc_pairs = given.value("count_per_doc_pairs", policy.options.count_per_doc_pairs);
+  const std::string rule = given.value("cut_rule", "");
+  if (rule == "equalise-swap") policy.options.cut_rule = FlashCutRule::kEqualiseSwap;
+  if (rule == "naive") policy.options.cut_rule = FlashCutRule::kNaive;
+  if (!rule.empty()) policy.search.rules = {policy.options.cut_rule};
+  if (given.value("split", "anywhere") == "node") policy.options.ranks_per_node = request.gpus_per_node;
+  policy.by_time = given.value("choose", "imbalance") == "time";
+  policy.search.limit_binds = given.value("per_doc", "limit") == "limit";
+  if (given.value("exchange", "padded") == "exact") policy.traffic = CpTraffic::kNeed;
+  policy.overlap = given.value("overlap", false);
+  return policy;
+}
+
+Planned plan(const StrategyRequest& request) {
+  const FlashCpPolicy policy = policy_of(request);
+  const CpClock clock(request);
+  const CpScore score = [&](const CpPlan& plan) { return clock.layer_seconds(plan, policy.traffic, policy.overlap); };
+  auto plans = plan_batch(request, [&](std::span<const PlannedDocument> documents, std::int64_t ranks) {
+    // Without a device there is no time to compare: Algorithm 1.
+    if (!policy.by_time || !clock.known()) return plan_flashcp(documents, ranks, policy.options);
+    return plan_flashcp_by_time(documents, ranks, policy.options, policy.search, score);
+  });
+  if (!plans) return tl::unexpected(plans.error());
+  return plan_gather_step(request, std::move(*plans), sharding_aware_step(policy.traffic, policy.overlap));
+}
+
+}  // namespace
+
+void add_flashcp_strategy(std::vector<Strategy>& list) {
+  Strategy flashcp;
+  flashcp.name = "flashcp";
+  flashcp.baseline = "allgather-cp";
+  flashcp.family = StrategyFamily::kContext;
+  flashcp.option_keys = {"imbalance_limit", "cut_rule", "count_per_doc_pairs", "choose", "per_doc", "exchange",
+                         "overlap",         "split"};
+  flashcp.check_options = [](const Json& options, const std::string& file, const std::string& path, Errors& errors) {
+    JsonReader reader(options, file, path, errors);
+    reader.number("imbalance_limit", 1.0, 100.0);
+    reader.choice("cut_rule", {"equalise", "equalise-swap", "naive"});
+    reader.boolean("count_per_doc_pairs");
+    const auto choose = reader.choice("choose", {"time", "imbalance"});
+    const auto per_doc = reader.choice("per_doc", {"limit", "time"});
+    reader.choice("exchange", {"padded", "exact"});
+    reader.boolean("overlap");
+    reader.choice("split", {"anywhere", "node"});
+    if (choose == "imbalance" && per_doc == "time") {
+      reader.add_error("per_doc", "is \"time\" beside \"choose\": \"imbalance\"", "\"choose\": \"time\" for that");
+    }
+  };
+  flashcp.plan = plan;
+  list.push_back(std::move(flashcp));
+}
+
+}  // namespace longhaul

@@ -1,0 +1,137 @@
+#include "sim/strategies/context_parallel/modelled.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "sim/core/invariant.h"
+#include "sim/network/collectives.h"
+#include "sim/strategies/context_parallel/placed.h"
+
+namespace longhaul {
+namespace {
+
+constexpr std::int64_t kElementBytes = 2;  // bf16
+
+struct RankWork {
+  AttentionWork own;       // shards that begin their document
+  AttentionWork gathered;  // the others
+  std::int64_t ordered_rows = 0;
+};
+
+RankWork rank_work(const std::vector<Shard>& shards, bool full) {
+  RankWork work;
+  for (const Shard& shard : shards) {
+    if (shard.is_padding()) continue;
+    const AttentionPieceSize piece{shard.tokens, shard.prefix + shard.tokens, shard_pairs(shard.prefix, shard.tokens)};
+    (shard.prefix == 0 && !full ? work.own : work.gathered).add(piece);
+    if (shard.prefix > 0 && !full) work.ordered_rows += shard.prefix + shard.tokens;
+  }
+  return work;
+}
+
+}  // namespace
+
+// Transfers of the first replica's group alone, and what was asked before.
+struct CpClock::Transfers {
+  Transfers(const Cluster& cluster, int ranks) : collectives(cluster), group(static_cast<std::size_t>(ranks)) {
+    std::iota(group.begin(), group.end(), 0);
+  }
+  Collectives collectives;
+  std::vector<int> group;
+  std::map<std::int64_t, PassSeconds> gathers;  // by bytes a rank
+};
+
+CpClock::CpClock(const StrategyRequest& request) : request_(&request) {
+  const bool again = request.training.backward && request.training.recompute == Recompute::kFull;
+  forward_passes_ = again ? 2 : 1;
+  if (known()) transfers_ = std::make_unique<Transfers>(*request.cluster, request.degrees.cp);
+}
+
+CpClock::~CpClock() = default;
+
+bool CpClock::known() const { return request_->kernels != nullptr && request_->cluster != nullptr; }
+
+CpClock::PassSeconds CpClock::attention(const AttentionWork& work) const {
+  if (work.pieces == 0) return {};
+  const ModelShape& model = request_->model;
+  PassSeconds seconds;
+  seconds.forward = request_->kernels->attention_forward(work, model.q_heads, model.kv_heads, model.head_dim).seconds;
+  if (request_->training.backward) {
+    seconds.backward =
+        request_->kernels->attention_backward(work, model.q_heads, model.kv_heads, model.head_dim).seconds;
+  }
+  return seconds;
+}
+
+// K and V of `rows` read and written once.
+double CpClock::copy_seconds(std::int64_t rows) const {
+  if (rows == 0) return 0;
+  return request_->kernels->elementwise(Bytes{4 * rows * request_->model.kv_width() * kElementBytes}).seconds;
+}
+
+CpClock::PassSeconds CpClock::communication(const CpPlan& plan, CpTraffic traffic) const {
+  const std::int64_t row_bytes = 2 * request_->model.kv_width() * kElementBytes;
+  PassSeconds seconds;
+  if (traffic == CpTraffic::kNeed) {
+    std::map<std::pair<int, int>, std::int64_t> rows;
+    const std::vector<ReceivedRows> received = needed_rows(plan);
+    for (std::size_t to = 0; to < received.size(); ++to) {
+      for (const PlacedShard& placed : received[to].shards) {
+        rows[{static_cast<int>(placed.rank), static_cast<int>(to)}] += placed.shard.tokens;
+      }
+    }
+    std::vector<PeerMessage> cast, reduce;
+    for (const auto& [pair, count] : rows) {
+      cast.push_back({pair.first, pair.second, Bytes{count * row_bytes}});
+      reduce.push_back({pair.second, pair.first, Bytes{count * row_bytes}});
+    }
+    seconds.forward = transfers_->collectives.exchange(cast).alone.seconds();
+    seconds.backward = transfers_->collectives.exchange(reduce).alone.seconds();
+  } else {
+    const std::int64_t rows = traffic == CpTraffic::kFull ? plan.padded_tokens_per_rank : cp_loads(plan).nonlast_max;
+    const auto [known, fresh] = transfers_->gathers.try_emplace(rows);
+    if (fresh) {
+      known->second.forward =
+          transfers_->collectives.all_gather(transfers_->group, Bytes{rows * row_bytes}).alone.seconds();
+      known->second.backward =
+          transfers_->collectives.reduce_scatter(transfers_->group, Bytes{rows * row_bytes}).alone.seconds();
+    }
+    seconds = known->second;
+  }
+  if (!request_->training.backward) seconds.backward = 0;
+  return seconds;
+}
+
+double CpClock::layer_seconds(const CpPlan& plan, CpTraffic traffic, bool overlap) const {
+  LH_ASSERT(known(), "no device or cluster to model time with");
+  const bool full = traffic == CpTraffic::kFull;
+  const PassSeconds transfer = communication(plan, traffic);
+  double forward = 0, backward = 0;  // of the slowest rank in each pass
+  for (const std::vector<Shard>& shards : plan.ranks) {
+    const RankWork work = rank_work(shards, full);
+    const double copies = copy_seconds(work.ordered_rows);
+    if (overlap) {
+      const PassSeconds own = attention(work.own), gathered = attention(work.gathered);
+      forward = std::max(forward, std::max(own.forward, transfer.forward) + copies + gathered.forward);
+      backward = std::max(backward, gathered.backward + copies + std::max(own.backward, transfer.backward));
+    } else {
+      AttentionWork all = work.own;
+      all.merge(work.gathered);
+      const PassSeconds seconds = attention(all);
+      forward = std::max(forward, transfer.forward + copies + seconds.forward);
+      backward = std::max(backward, seconds.backward + copies + transfer.backward);
+    }
+  }
+  return forward_passes_ * forward + (request_->training.backward ? backward : 0);
+}
+
+double CpClock::forward_attention_seconds(const CpPlan& plan) const {
+  LH_ASSERT(known(), "no device to model time with");
+  double slowest = 0;
+  for (const std::vector<Shard>& shards : plan.ranks) {
+    slowest = std::max(slowest, attention(rank_work(shards, true).gathered).forward);
+  }
+  return slowest;
+}
+
+}  // namespace longhaul
