@@ -113,6 +113,12 @@ std::vector<OverlapEntry> overlap_entries(OverlapConstants& overlap) {
   };
 }
 
+// Of the groups that are compute kernels; none of the others.
+bool* holds_of(OverlapConstants& overlap, std::string_view group) {
+  if (group == "gemm") return &overlap.gemm.holds_transfers;
+  return group == "attention" ? &overlap.attention.holds_transfers : nullptr;
+}
+
 void read_overlap(JsonReader& parent, Calibration& out) {
   const Json* json = parent.required("overlap", "an object of slow-down constants");
   if (json == nullptr) return;
@@ -129,6 +135,10 @@ void read_overlap(JsonReader& parent, Calibration& out) {
     for (; i < entries.size() && std::string_view(entries[i].group) == group; ++i) {
       const OverlapEntry& entry = entries[i];
       *entry.value = of_group.required_number(entry.key, entry.lowest, entry.highest).value_or(*entry.value);
+    }
+    if (bool* holds = holds_of(out.overlap, group)) {
+      of_group.required("holds_transfers", "true or false");
+      *holds = of_group.boolean("holds_transfers").value_or(false);
     }
     of_group.finish();
   }
@@ -234,6 +244,7 @@ std::string write_calibration(const Calibration& calibration, const std::vector<
   OverlapConstants constants = calibration.overlap;
   Json overlap = Json::object();
   for (const OverlapEntry& entry : overlap_entries(constants)) overlap[entry.group][entry.key] = *entry.value;
+  for (const char* group : {"gemm", "attention"}) overlap[group]["holds_transfers"] = *holds_of(constants, group);
   overlap["residuals"] = band_json(calibration.overlap_residuals);
   const Json json = {{"schema", "calibration/1"},
                      {"name", calibration.name},

@@ -60,7 +60,8 @@ double OverlapModel::added_to_compute(const OverlapConstants::Compute& constants
 double OverlapModel::added_to_memory_kernel(const Beside& beside) const {
   const double added =
       beside.memory_kernels + (beside.gemms + beside.attentions) * (constants_.memory_kernel_beside_compute - 1);
-  const double moved = beside.transferred_bytes_per_second * constants_.memory_bytes_per_transferred_byte +
+  const double moved = beside.transferred_bytes_per_second * constants_.memory_bytes_per_transferred_byte /
+                           constants_.transfer_beside_memory_kernel +
                        beside.host_copies * host_link_bytes_per_second_;
   return added + added_without(moved / memory_bytes_per_second_);
 }
@@ -79,6 +80,12 @@ double OverlapModel::kernel(OverlapClass kernel, const Beside& beside) const {
     }
   }
   LH_ASSERT(false, "unknown class of kernels");
+}
+
+bool OverlapModel::holds_transfers(OverlapClass kernel) const {
+  if (scale_ == 0) return false;
+  if (kernel == OverlapClass::kGemm) return constants_.gemm.holds_transfers;
+  return kernel == OverlapClass::kAttention && constants_.attention.holds_transfers;
 }
 
 double OverlapModel::transfer(OverlapClass beside) const {

@@ -3,13 +3,16 @@
 // Model. Each thing that runs beside a kernel adds its own part to the kernel's time (the parts add up):
 //   * a communication kernel of n channels keeps n blocks on the device; of a GEMM or attention kernel they take
 //     `multiprocessors_per_channel` multiprocessors each, so that S / (S - n w) of the time is needed;
-//   * a memory-bound kernel shares the memory bandwidth max-min fairly with what transfers and host copies move
-//     (`memory_bytes_per_transferred_byte` a byte sent or received): it keeps what they leave, at least half;
+//   * a memory-bound kernel shares the memory bandwidth max-min fairly with what transfers and host copies move: it
+//     keeps what they leave, at least half. A transfer moves `memory_bytes_per_transferred_byte` a byte sent or
+//     received, at the rate to which the kernel slows it;
 //   * a memory-bound kernel on another stream (pack, cast) and a compute kernel slow each other by measured factors:
 //     its blocks are scheduled between those of the compute kernel, and no bandwidth alone explains it;
 //   * copies by the copy engines use no multiprocessor and little bandwidth; what they cost compute is measured;
 //   * two kernels that are bound by the same share it: each takes its time once more for each of the others.
-// A transfer takes a measured factor longer beside a kernel; which one depends on the kernel's class alone.
+// A transfer takes a measured factor longer beside a kernel; which one depends on the kernel's class alone. Where
+// compute kernels are persistent (their blocks stay until the kernel ends), a communication kernel that is launched
+// while one runs gets its multiprocessors only then (`holds_transfers`).
 //
 // Constants: `overlap` of the calibration (sim/cost/calibration.h), fitted by `longhaul-fit`. A device that was not
 // measured has those of the nearest one, with its own multiprocessors and bandwidths.
@@ -35,6 +38,7 @@ struct OverlapConstants {
   struct Compute {
     double beside_memory_kernel = 1;
     double multiprocessors_per_channel = 0;
+    bool holds_transfers = false;
   };
   Compute gemm;
   Compute attention;
@@ -69,6 +73,8 @@ class OverlapModel {
   double kernel(OverlapClass kernel, const Beside& beside) const;
   // Of a transfer while a kernel of this class runs on one of its ranks.
   double transfer(OverlapClass beside) const;
+  // Whether a transfer that is launched while a kernel of this class runs waits for its end.
+  bool holds_transfers(OverlapClass kernel) const;
 
  private:
   double added_to_compute(const OverlapConstants::Compute& constants, const Beside& beside) const;

@@ -186,10 +186,7 @@ bool Engine::find_pass(std::int32_t rank, int id, std::uint32_t from) {
 // Starts the next op of a free stream if it can, and passes over empty ones.
 void Engine::advance(std::int32_t rank, int id, Time now) {
   Stream& stream = stream_of(rank, id);
-  if (stream.state == StreamState::kRunning || stream.state == StreamState::kIssue ||
-      stream.state == StreamState::kArrived || stream.state == StreamState::kTransfer) {
-    return;
-  }
+  if (stream.state != StreamState::kBlocked && stream.state != StreamState::kExhausted) return;
   if (stream.state == StreamState::kExhausted) {
     // Passes retired meanwhile held no op of this stream; their places may be taken.
     const std::uint32_t retired = ranks_[static_cast<std::size_t>(rank)].passes_retired;
@@ -251,7 +248,12 @@ void Engine::start(std::int32_t rank, int id, Time now) {
   stream.arrival = now.ps();
   stream.start = now.ps();
   if (pass.code->ops[index].op->kind == OpKind::kCollective) {
-    arrive(rank, id, now);
+    if (is_held(rank, now)) {
+      stream.state = StreamState::kHeld;
+      ++ranks_[static_cast<std::size_t>(rank)].held;
+    } else {
+      arrive(rank, id, now);
+    }
     return;
   }
   const OpCost& cost = pass.costs->ops[index];
@@ -278,6 +280,7 @@ void Engine::finish_kernel(std::int32_t rank, int id, Time now) {
   }
   add_kernel(rank, cost, -1);
   complete(rank, id, now);
+  if (ranks_[static_cast<std::size_t>(rank)].held > 0) release_held(rank, now);
 }
 
 // The op at the head of the stream has ended.
@@ -358,6 +361,7 @@ Engine::Cause Engine::cause_of_idle(std::int32_t rank) const {
       case StreamState::kRunning:
         return id == kComputeStream ? Cause::kBusy : Cause::kExposed;
       case StreamState::kTransfer:
+      case StreamState::kHeld:
         return Cause::kExposed;
       case StreamState::kIssue:
         return Cause::kLaunch;

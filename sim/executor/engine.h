@@ -34,6 +34,7 @@ class Engine {
     kBlocked,    // waits for `wait_target` ops of `wait_stream`
     kIssue,      // waits for the host until `end`
     kRunning,    // a kernel or copy, until `end`
+    kHeld,       // a collective that waits for a kernel to leave the device
     kArrived,    // a collective that waits for members
     kTransfer,   // a collective in flight
   };
@@ -95,6 +96,7 @@ class Engine {
     std::int16_t iteration = 0;
     std::int16_t meetings = 0;  // collectives waiting or in flight
     std::int16_t transfers = 0;
+    std::int16_t held = 0;
     std::int8_t pressure = 0;  // on its transfers: index into transfer_slowdowns_
     bool load_changed = false;
     bool disturbed = false;  // a stream may run slower than alone
@@ -161,6 +163,8 @@ class Engine {
   void set_up_overlap();
   void add_kernel(std::int32_t rank, const OpCost& cost, int change);
   void add_transfer(std::int32_t rank, CollectiveNetwork::TransferId transfer, const MemberBytes& bytes, int change);
+  bool is_held(std::int32_t rank, Time now) const;
+  void release_held(std::int32_t rank, Time now);
   void set_rates(std::int32_t rank, Time now);
   double slowdown_of(const Load& load, OverlapClass kernel) const;
   void set_pressure(std::int32_t rank, Time now);

@@ -35,6 +35,8 @@ class OpDurations {
   // empty), and on the time of a transfer while such a kernel runs on one of its ranks. Must not change during a run.
   virtual double kernel_slowdown(OverlapClass kernel, const Beside& beside) const = 0;
   virtual double transfer_slowdown(OverlapClass beside) const = 0;
+  // Whether a running kernel of this class keeps a collective that is launched meanwhile off its rank's device.
+  virtual bool holds_transfers(OverlapClass kernel) const = 0;
 };
 
 // One meeting of a group: what each member does, in member order.
@@ -103,6 +105,7 @@ class KernelDurations : public OpDurations {
     return overlap_.kernel(kernel, beside);
   }
   double transfer_slowdown(OverlapClass beside) const override { return overlap_.transfer(beside); }
+  bool holds_transfers(OverlapClass kernel) const override { return overlap_.holds_transfers(kernel); }
 
  private:
   const KernelModel* model_;

@@ -79,6 +79,28 @@ double Engine::slowdown_of(const Load& load, OverlapClass kernel) const {
   return durations_->kernel_slowdown(kernel, beside);
 }
 
+// A kernel that starts at this very instant is behind the collective: programs launch communication first.
+bool Engine::is_held(std::int32_t rank, Time now) const {
+  if (ranks_[static_cast<std::size_t>(rank)].load.kernels == 0) return false;
+  for (int id = 0; id < stream_count_; ++id) {
+    const Stream& stream = stream_of(rank, id);
+    if (stream.state != StreamState::kRunning || stream.start >= now.ps() || stream.end == now.ps()) continue;
+    const Iteration& pass = pass_of(rank, stream);
+    if (durations_->holds_transfers(overlap_class(pass.costs->ops[op_index(stream, id, pass)].kernel))) return true;
+  }
+  return false;
+}
+
+// A kernel has ended: the collectives that waited for it go on unless another one still runs.
+void Engine::release_held(std::int32_t rank, Time now) {
+  if (is_held(rank, now)) return;
+  for (int id = 0; id < stream_count_; ++id) {
+    if (stream_of(rank, id).state != StreamState::kHeld) continue;
+    --ranks_[static_cast<std::size_t>(rank)].held;
+    arrive(rank, id, now);
+  }
+}
+
 // Gives every running kernel and host copy the rate that fits to what runs beside it now.
 void Engine::set_rates(std::int32_t rank, Time now) {
   Rank& state = ranks_[static_cast<std::size_t>(rank)];

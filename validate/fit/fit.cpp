@@ -47,16 +47,6 @@ constexpr double kMemory = 4.8e12;
 constexpr double kHostLink = 63e9;
 constexpr int kMultiprocessors = 132;
 
-// Until transfers beside kernels have been measured: a channel is one block that fills its multiprocessor, and a byte
-// is read where it is sent and written where it is received.
-OverlapConstants overlap_prior() {
-  OverlapConstants prior;
-  prior.gemm.multiprocessors_per_channel = 1;
-  prior.attention.multiprocessors_per_channel = 1;
-  prior.memory_bytes_per_transferred_byte = 1;
-  return prior;
-}
-
 OverlapDevice overlap_device(const Calibration& calibration) {
   const double per_byte = calibration.kernel(KernelKind::kCopyDeviceToDevice).constants[1];
   return {kMultiprocessors, BytesPerSecond{1 / per_byte}, BytesPerSecond{kHostLink}};
@@ -131,18 +121,29 @@ void split_call_times(Fit& fit) {
 Expected<Fit> fit_h200(const std::string& directory) {
   Expected<std::vector<MeasuredCall>> rows = read_measured_calls(directory, kMultiprocessors);
   Expected<std::vector<OverlapRow>> overlap = read_overlap_rows(directory);
+  const Expected<std::vector<OverlapRow>> transfers = read_transfer_rows(directory + "x2");
+  OverlapConstants prior;
+  const Expected<void> holds = read_holds(directory + "x2", prior);
   Errors errors;
   if (!rows) errors.insert(errors.end(), rows.error().begin(), rows.error().end());
   if (!overlap) errors.insert(errors.end(), overlap.error().begin(), overlap.error().end());
+  if (!transfers) errors.insert(errors.end(), transfers.error().begin(), transfers.error().end());
+  if (!holds) errors.insert(errors.end(), holds.error().begin(), holds.error().end());
   if (!errors.empty()) return tl::unexpected(std::move(errors));
 
   Fit fit;
   fit.rows = std::move(*rows);
   fit.fitted.resize(fit.rows.size());
   fit.left_out.resize(fit.rows.size());
-  fit.data_files = {"validate/data/h200/gemm_bf16.csv",    "validate/data/h200/attention.csv",
-                    "validate/data/h200/cudnn_varlen.csv", "validate/data/h200/elementwise.csv",
-                    "validate/data/h200/copy.csv",         "validate/data/h200/overlap.csv"};
+  fit.data_files = {"validate/data/h200/gemm_bf16.csv",
+                    "validate/data/h200/attention.csv",
+                    "validate/data/h200/cudnn_varlen.csv",
+                    "validate/data/h200/elementwise.csv",
+                    "validate/data/h200/copy.csv",
+                    "validate/data/h200/overlap.csv",
+                    "validate/data/h200x2/overlap.csv",
+                    "validate/data/h200x2/overlap_attention_covered.csv",
+                    "validate/data/h200x2/overlap_covered.csv"};
   Calibration& calibration = fit.calibration;
   calibration.name = "h200";
   calibration.date = "2026-11-29";
@@ -152,7 +153,8 @@ Expected<Fit> fit_h200(const std::string& directory) {
   calibration.host_link_bytes_per_second = kHostLink;
   calibration.multiprocessors = kMultiprocessors;
   for (int i = 0; i < kKernelKindCount; ++i) fit_kind(static_cast<KernelKind>(i), fit);
-  fit.overlap = fit_overlap(std::move(*overlap), overlap_device(calibration), overlap_prior());
+  overlap->insert(overlap->end(), transfers->begin(), transfers->end());
+  fit.overlap = fit_overlap(std::move(*overlap), overlap_device(calibration), prior);
   calibration.overlap = fit.overlap.constants;
   calibration.overlap_residuals = fit.overlap.residuals;
   split_call_times(fit);

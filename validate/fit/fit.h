@@ -20,7 +20,7 @@ struct Fit {
   std::vector<std::string> data_files;
 };
 
-// `directory` holds the tables (validate/data/h200).
+// `directory` holds the tables of one GPU (validate/data/h200), `directory`x2 beside it those of two.
 Expected<Fit> fit_h200(const std::string& directory);
 // Median, 90th percentile and largest leave-one-out error of each group, for calls of at least 0.05 ms and for all;
 // errors of overlap by constant.

@@ -14,6 +14,8 @@
 namespace longhaul {
 namespace {
 
+constexpr double kLeastAdded = 0.05;  // of a kernel's time: what is less is noise of clocks
+
 double& value_of(OverlapConstants& constants, OverlapTerm term) {
   switch (term) {
     case OverlapTerm::kGemmBesideMemoryKernel:
@@ -110,14 +112,17 @@ OverlapFit fit_overlap(std::vector<OverlapRow> rows, const OverlapDevice& device
       places.push_back(row);
     }
     if (of_term.empty()) continue;
-    value_of(fit.constants, term) = fit_term(term, of_term, of_term.size(), device);
+    OverlapConstants alone;  // this constant and no other
+    value_of(alone, term) = fit_term(term, of_term, of_term.size(), device);
+    value_of(fit.constants, term) = value_of(alone, term);
     for (std::size_t k = 0; k < of_term.size(); ++k) {
-      fit.fitted[places[k]] = predict(fit.constants, device, *of_term[k]);
+      fit.fitted[places[k]] = predict(alone, device, *of_term[k]);
       if (of_term.size() == 1) continue;
       OverlapConstants without;
       value_of(without, term) = fit_term(term, of_term, k, device);
       fit.left_out[places[k]] = predict(without, device, *of_term[k]);
-      if (of_term[k]->of_transfer || fit.left_out[places[k]] <= 1 || of_term[k]->factor <= 1) continue;
+      const bool counts = of_term[k]->as_simulated && !of_term[k]->of_transfer;
+      if (!counts || fit.left_out[places[k]] < 1 + kLeastAdded) continue;
       measured.push_back(of_term[k]->factor - 1);
       predicted.push_back(fit.left_out[places[k]] - 1);
     }

@@ -47,6 +47,8 @@ TEST(Calibration, ReadsBackWhatItWrote) {
   EXPECT_EQ(read->kernel(KernelKind::kGemm).highest, (SizeKey{8192, 8192, 8192}));
   EXPECT_EQ(read->overlap.gemm.multiprocessors_per_channel, 0.5);
   EXPECT_EQ(read->overlap.transfer_beside_memory_kernel, 1.5);
+  EXPECT_TRUE(read->overlap.gemm.holds_transfers);
+  EXPECT_FALSE(read->overlap.attention.holds_transfers);
   EXPECT_EQ(read->overlap_residuals.low, -0.375);
 }
 
@@ -106,10 +108,14 @@ TEST(Calibration, EveryFaultOfTheOverlapPartIsNamed) {
   json["overlap"]["attention"].erase("beside_memory_kernel");
   json["overlap"]["transfer"]["beside_gem"] = 1;
   json["overlap"]["residuals"]["rows"] = 0;
+  json["overlap"]["gemm"]["holds_transfers"] = 1;
+  json["overlap"]["attention"].erase("holds_transfers");
   json["overlap"]["compute"] = 1.2;
   EXPECT_EQ(errors_of(json),
             (std::vector<std::string>{
+                "c.json: /overlap/gemm/holds_transfers: is 1; expected true or false",
                 "c.json: /overlap/attention/beside_memory_kernel: is missing; expected a number from 1 to 100",
+                "c.json: /overlap/attention/holds_transfers: is missing; expected true or false",
                 "c.json: /overlap/compute: is 1.2; expected an object",
                 "c.json: /overlap/host_copy: is missing; expected an object of slow-down constants",
                 "c.json: /overlap/transfer/beside_gem: unknown key; did you mean \"beside_gemm\"?",

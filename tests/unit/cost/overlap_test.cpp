@@ -42,15 +42,16 @@ TEST(OverlapModel, ChannelsTakeMultiprocessors) {
   EXPECT_EQ(model().kernel(OverlapClass::kAttention, beside), 2);
 }
 
-// 500 GB/s sent and received, twice over memory: 1 of 4 TB/s is gone, 3 are left. Two host copies more: 80 GB/s.
+// 750 GB/s sent and received, twice over memory, slowed by 1.5: 1 of 4 TB/s is gone, 3 are left. Two host copies more:
+// 80 GB/s.
 TEST(OverlapModel, MemoryIsSharedMaxMin) {
   Beside beside;
-  beside.transferred_bytes_per_second = 500e9;
+  beside.transferred_bytes_per_second = 750e9;
   EXPECT_NEAR(model().kernel(OverlapClass::kMemory, beside), 4.0 / 3, 1e-12);
   EXPECT_EQ(model().kernel(OverlapClass::kGemm, beside), 1);
   beside.host_copies = 2;
   EXPECT_NEAR(model().kernel(OverlapClass::kMemory, beside), 4 / 2.92, 1e-12);
-  beside.transferred_bytes_per_second = 1500e9;
+  beside.transferred_bytes_per_second = 2250e9;
   EXPECT_EQ(model().kernel(OverlapClass::kMemory, beside), 2);
 }
 
@@ -95,10 +96,18 @@ TEST(OverlapModel, ADeviceThatWasNotMeasuredHasItsOwnSize) {
   const OverlapModel other = sample_model(device).overlap();
   Beside beside;
   beside.channels = 40;
-  beside.transferred_bytes_per_second = 250e9;
+  beside.transferred_bytes_per_second = 375e9;
   EXPECT_NEAR(other.kernel(OverlapClass::kGemm, beside), 80.0 / 60, 1e-12);
   EXPECT_NEAR(other.kernel(OverlapClass::kMemory, beside), 2 / 1.5, 1e-12);
   EXPECT_NEAR(sample_model(sample_device("sample")).overlap().kernel(OverlapClass::kMemory, beside), 4 / 3.5, 1e-12);
+}
+
+TEST(OverlapModel, KernelsHoldTransfersAsMeasured) {
+  EXPECT_TRUE(model().holds_transfers(OverlapClass::kGemm));
+  EXPECT_FALSE(model().holds_transfers(OverlapClass::kAttention));
+  EXPECT_FALSE(model().holds_transfers(OverlapClass::kMemory));
+  EXPECT_FALSE(model(0).holds_transfers(OverlapClass::kGemm)) << "switched off with all else";
+  EXPECT_FALSE(OverlapModel().holds_transfers(OverlapClass::kGemm));
 }
 
 TEST(OverlapModelDeathTest, ScaleIsNotNegative) { EXPECT_DEATH(static_cast<void>(model(-1)), "scale -1"); }

@@ -29,8 +29,8 @@ inline Calibration sample_calibration() {
   out.host_link_bytes_per_second = 50e9;
   out.multiprocessors = 100;
   out.launch_seconds = 5e-6;
-  out.overlap.gemm = {1.25, 0.5};
-  out.overlap.attention = {1.125, 1};
+  out.overlap.gemm = {1.25, 0.5, true};
+  out.overlap.attention = {1.125, 1, false};
   out.overlap.compute_beside_host_copy = 1.125;
   out.overlap.memory_kernel_beside_compute = 2;
   out.overlap.memory_bytes_per_transferred_byte = 2;

@@ -27,6 +27,7 @@ class FixedDurations : public OpDurations {
   double beside_host_copy = 1;
   double beside_kernel = 1;                                      // of kernels of other streams
   std::array<double, kOverlapClassCount> transfers{1, 1, 1, 1};  // of a transfer beside a kernel of each class
+  bool holds = false;                                            // GEMMs keep collectives off the device
 
   OpDuration duration(const Schedule&, const OpInstance& at) const override {
     const bool host = at.op->stream == kCopyInStream || at.op->stream == kCopyOutStream;
@@ -44,6 +45,7 @@ class FixedDurations : public OpDurations {
     return slowdown;
   }
   double transfer_slowdown(OverlapClass beside) const override { return transfers[static_cast<std::size_t>(beside)]; }
+  bool holds_transfers(OverlapClass kernel) const override { return holds && kernel == OverlapClass::kGemm; }
 };
 
 // Transfers that do not disturb each other: `rule` gives the time of a call, all of it bytes.

@@ -219,6 +219,61 @@ TEST(Overlap, NothingBesideIsUnchangedAndFactorOneIsAsBefore) {
   EXPECT_EQ(run(beside, plain).slowed, 0);
 }
 
+TEST(Overlap, ATransferWaitsForThePersistentKernelThatRuns) {
+  // GEMM a runs 0-100; the transfer (60) is launched at 30, gets onto the device at 100 and ends at 160. GEMM b (80)
+  // starts at 100 beside it at factor 1.5: 40 done by 160, ends at 200. A memory-bound kernel holds nothing.
+  Schedule schedule = one_rank();
+  add_program(schedule, 0,
+              {kernel("gemm a"), with(kernel("copy", kCopyInStream), {}, 0), with(all_reduce("r", 0, 30), {0}),
+               kernel("gemm b")});
+  FixedDurations durations;
+  durations.rule = by_label({{"gemm a", 100}, {"gemm b", 80}, {"copy", 30}});
+  durations.beside_communication = 1.5;
+  durations.holds = true;
+  const Outcome held = run(schedule, durations);
+  EXPECT_EQ(held.op("r").arrival.ps(), 30);
+  EXPECT_EQ(held.start("r"), 100);
+  EXPECT_EQ(held.end("r"), 160);
+  EXPECT_EQ(held.end("gemm a"), 100);
+  EXPECT_EQ(held.end("gemm b"), 200);
+  EXPECT_EQ(held.rank(0).contention.ps(), 20);
+  EXPECT_EQ(held.rank(0).communication.ps(), 60);
+  schedule.segments[0].ops[0].label = "a";
+  durations.rule = by_label({{"a", 100}, {"gemm b", 80}, {"copy", 30}});
+  EXPECT_EQ(run(schedule, durations).start("r"), 30);
+}
+
+TEST(Overlap, ACollectiveThatIsLaunchedWithAKernelGoesFirst) {
+  // Both wait for "pre" on the copy stream and start at 10, the transfer beside the GEMM.
+  Schedule schedule = one_rank();
+  add_program(
+      schedule, 0,
+      {with(kernel("pre", kCopyInStream), {}, 0), with(kernel("gemm a"), {0}), with(all_reduce("r", 0, 30), {0})});
+  FixedDurations durations;
+  durations.rule = by_label({{"pre", 10}, {"gemm a", 100}});
+  durations.holds = true;
+  EXPECT_EQ(run(schedule, durations).start("r"), 10);
+}
+
+TEST(Overlap, OneHeldMemberDelaysAllOthers) {
+  // Rank 0 is in a GEMM until 50 when the collective (20) is launched at 0 on rank 1 and at 5 on rank 0: 50-70, and
+  // rank 1, which has nothing else to do, sees 50 of imbalance and 20 of communication.
+  Schedule schedule = make_schedule(2, {"g"});
+  add_group(schedule, {0, 1}, 0);
+  add_program(schedule, 0,
+              {kernel("gemm a"), with(kernel("copy", kCopyInStream), {}, 0), with(all_reduce("r", 0, 10), {0})});
+  add_program(schedule, 1, {with(all_reduce("r", 0, 10), {}, 1), with(kernel("b"), {1})});
+  FixedDurations durations;
+  durations.rule = by_label({{"gemm a", 50}, {"copy", 5}, {"b", 1}});
+  durations.holds = true;
+  const Outcome result = run(schedule, durations);
+  EXPECT_EQ(result.start("r", 1), 50);
+  EXPECT_EQ(result.end("r", 0), 70);
+  EXPECT_EQ(result.rank(1).imbalance.ps(), 50);
+  EXPECT_EQ(result.rank(1).exposed_communication.ps(), 20);
+  EXPECT_EQ(result.totals.step.ps(), 71);
+}
+
 TEST(OverlapDeathTest, NothingIsSpedUp) {
   Schedule schedule = one_rank();
   add_program(schedule, 0, {all_reduce("r", 0, 50), kernel("x")});
