@@ -54,6 +54,27 @@ __device__ inline void copy_tile(void* tile, const CUtensorMap& map, Barrier& ba
       "l"(&map), "r"(shared_address(&barrier)), "r"(0), "r"(row), "r"(head)
       : "memory");
 }
+// Copies `bytes` (a multiple of 16) as they lie.
+__device__ inline void copy_bytes(void* to, const void* from, std::uint32_t bytes, Barrier& barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n" ::"r"(
+          shared_address(to)),
+      "l"(from), "r"(bytes), "r"(shared_address(&barrier))
+      : "memory");
+}
+// Adds fp32 numbers in shared memory to those in device memory, without waiting.
+__device__ inline void add_to_memory(float* to, const float* from, std::uint32_t bytes) {
+  asm volatile(
+      "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;\n"
+      "cp.async.bulk.commit_group;\n" ::"l"(to),
+      "r"(shared_address(from)), "r"(bytes)
+      : "memory");
+}
+// Until what this thread has added before no longer needs its shared memory.
+__device__ inline void wait_sources_read() { asm volatile("cp.async.bulk.wait_group.read 0;\n" ::: "memory"); }
+// Before the copy engine or wgmma reads what this thread has stored to shared memory.
+__device__ inline void fence_shared_stores() { asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory"); }
+
 __device__ inline void prefetch_map(const CUtensorMap& map) {
   asm volatile("prefetch.tensormap [%0];\n" ::"l"(&map) : "memory");
 }
@@ -74,6 +95,16 @@ __device__ inline std::uint64_t advance(std::uint64_t descriptor, std::uint32_t 
   return descriptor + (bytes >> 4);
 }
 
+// The value, but not for the compiler to know: keeps what is cheap to compute from being kept in registers over a loop.
+__device__ inline std::uint64_t computed_again(std::uint64_t value) {
+  asm volatile("" : "+l"(value));
+  return value;
+}
+__device__ inline int computed_again(int value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+
 // Named barriers of the block, 1 .. 15 (0 is __syncthreads).
 __device__ inline void named_sync(int name, int threads) {
   asm volatile("bar.sync %0, %1;\n" ::"r"(name), "r"(threads) : "memory");
@@ -89,12 +120,6 @@ __device__ inline void give_registers_back() {
 template <int kRegisters>
 __device__ inline void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;\n" ::"n"(kRegisters));
-}
-
-__device__ inline float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(y) : "f"(x));
-  return y;
 }
 
 }  // namespace longhaul::hopper

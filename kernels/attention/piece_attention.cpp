@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "kernels/attention/hopper_backward.h"
 #include "kernels/attention/hopper_forward.h"
 #include "kernels/attention/portable_forward.h"
 #include "kernels/attention/tensor_map.h"
@@ -54,6 +55,27 @@ ForwardOutput output_of(const AttentionShape& shape, Bf16* o, float* lse) {
   return out;
 }
 
+// Work items are counted in 32 bits.
+void check_items(std::size_t tiles, int heads) {
+  if (tiles > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max() / 2 / heads)) {
+    throw std::invalid_argument(
+        fmt::format("attention: {} query tiles of {} heads overflow 2^30 work items", tiles, heads));
+  }
+}
+
+// Grown when needed, never shrunk; waits for the stream before it lets go of memory that its work may still use.
+float* scratch(DeviceBuffer<float>& buffer, std::size_t size, cudaStream_t stream) {
+  if (buffer.size() < size) {
+    LH_CUDA_CHECK(cudaStreamSynchronize(stream));
+    buffer = DeviceBuffer<float>(0);
+    buffer = DeviceBuffer<float>(size);
+  }
+  return buffer.data();
+}
+
+const __nv_bfloat16* device(const Bf16* pointer) { return reinterpret_cast<const __nv_bfloat16*>(pointer); }
+__nv_bfloat16* device(Bf16* pointer) { return reinterpret_cast<__nv_bfloat16*>(pointer); }
+
 }  // namespace
 
 static_assert(sizeof(Bf16) == sizeof(__nv_bfloat16));
@@ -73,6 +95,28 @@ PiecePlan::PiecePlan(const TilePlan& plan, cudaStream_t stream)
 
 DeviceTiles PiecePlan::tiles() const {
   return {tiles_.data(), segments_.data(), pieces_.data(), static_cast<std::int32_t>(tiles_.size())};
+}
+
+PieceBackwardPlan::PieceBackwardPlan(const BackwardPlan& plan, cudaStream_t stream)
+    : q_rows_(plan.q_rows),
+      k_rows_(plan.k_rows),
+      tiles_(plan.tiles.size()),
+      segments_(plan.segments.size()),
+      q_tiles_(plan.q_tiles.size()),
+      pieces_(plan.pieces.size()) {
+  tiles_.upload(plan.tiles, stream);
+  segments_.upload(plan.segments, stream);
+  q_tiles_.upload(plan.q_tiles, stream);
+  pieces_.upload(plan.pieces, stream);
+}
+
+DeviceKeyTiles PieceBackwardPlan::tiles() const {
+  return {tiles_.data(),
+          segments_.data(),
+          q_tiles_.data(),
+          pieces_.data(),
+          static_cast<std::int32_t>(tiles_.size()),
+          static_cast<std::int32_t>(q_tiles_.size())};
 }
 
 std::string refusal(PieceAttention::Kernel kernel, const AttentionShape& shape, int capability) {
@@ -108,10 +152,7 @@ PiecePlan PieceAttention::plan(std::span<const Piece> pieces, std::int64_t q_row
   const bool hopper = kernel_ == Kernel::kHopper;
   const TilePlan plan = plan_tiles(pieces, q_rows, k_rows, hopper ? kHopperTileRows : kPortableTileRows,
                                    hopper ? kHopperTileKeys : kPortableTileKeys);
-  if (plan.tiles.size() > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max() / 2 / shape_.q_heads)) {
-    throw std::invalid_argument(fmt::format("attention: {} query tiles of {} heads overflow 2^30 work items",
-                                            plan.tiles.size(), shape_.q_heads));
-  }
+  check_items(plan.tiles.size(), shape_.q_heads);
   return PiecePlan(plan, stream);
 }
 
@@ -126,9 +167,9 @@ void PieceAttention::forward(const PiecePlan& plan, const Bf16* q, const Bf16* k
     args.kv_heads = shape_.kv_heads;
     args.q_rows = plan.q_rows();
     args.k_rows = plan.k_rows();
-    args.q = reinterpret_cast<const __nv_bfloat16*>(q);
-    args.k = reinterpret_cast<const __nv_bfloat16*>(k);
-    args.v = reinterpret_cast<const __nv_bfloat16*>(v);
+    args.q = device(q);
+    args.k = device(k);
+    args.v = device(v);
     launch_portable_forward(args, shape_.head_dim, stream);
     return;
   }
@@ -145,6 +186,54 @@ void PieceAttention::forward(const PiecePlan& plan, const Bf16* q, const Bf16* k
   args.section_heads = section_heads(shape_, plan.k_rows());
   args.counters = counters_.data();
   launch_hopper_forward(maps, args, multiprocessors_, stream);
+}
+
+void PieceAttention::require_backward() const {
+  if (kernel_ != Kernel::kHopper) {
+    throw std::invalid_argument(
+        fmt::format("attention backward runs on the Hopper kernel alone: head dimension {} on sm_90", kHopperHeadDim));
+  }
+}
+
+PieceBackwardPlan PieceAttention::plan_backward(std::span<const Piece> pieces, std::int64_t q_rows, std::int64_t k_rows,
+                                                cudaStream_t stream) const {
+  require_backward();
+  const BackwardPlan plan = longhaul::plan_backward(pieces, q_rows, k_rows, kHopperBackwardRows, kHopperBackwardKeys);
+  check_items(plan.q_tiles.size(), shape_.q_heads);
+  check_items(plan.tiles.size(), shape_.kv_heads);
+  return PieceBackwardPlan(plan, stream);
+}
+
+void PieceAttention::backward(const PieceBackwardPlan& plan, const Inputs& in, const Gradients& out,
+                              cudaStream_t stream) {
+  require_backward();
+  HopperBackwardArgs args;
+  args.tiles = plan.tiles();
+  args.q_heads = shape_.q_heads;
+  args.kv_heads = shape_.kv_heads;
+  const ForwardOutput scales = output_of(shape_, nullptr, nullptr);
+  args.scale = scales.scale;
+  args.scale_log2 = scales.scale_log2;
+  args.o = device(in.o);
+  args.d_o = device(in.d_o);
+  args.lse = in.lse;
+  const auto items = static_cast<std::size_t>(args.tiles.q_tile_count) * static_cast<std::size_t>(shape_.q_heads);
+  args.statistics = scratch(statistics_, items * kRowStatistics, stream);
+  args.d_q_sum = scratch(d_q_sum_, items * kHopperBackwardRows * kHopperHeadDim, stream);
+  args.d_q = device(out.q);
+  args.d_k = device(out.k);
+  args.d_v = device(out.v);
+  args.counters = counters_.data();
+  HopperBackwardMaps maps{};
+  if (plan.q_rows() > 0) {
+    maps.q = tensor_map_of_rows(in.q, plan.q_rows(), shape_.q_heads, shape_.head_dim, kHopperBackwardRows);
+    maps.d_o = tensor_map_of_rows(in.d_o, plan.q_rows(), shape_.q_heads, shape_.head_dim, kHopperBackwardRows);
+  }
+  if (plan.k_rows() > 0) {
+    maps.k = tensor_map_of_rows(in.k, plan.k_rows(), shape_.kv_heads, shape_.head_dim, kHopperBackwardKeys);
+    maps.v = tensor_map_of_rows(in.v, plan.k_rows(), shape_.kv_heads, shape_.head_dim, kHopperBackwardKeys);
+  }
+  launch_hopper_backward(maps, args, multiprocessors_, stream);
 }
 
 }  // namespace longhaul

@@ -45,6 +45,23 @@ class PiecePlan {
   DeviceBuffer<PieceRule> pieces_;
 };
 
+// The same for backward launches.
+class PieceBackwardPlan {
+ public:
+  PieceBackwardPlan(const BackwardPlan& plan, cudaStream_t stream);
+
+  DeviceKeyTiles tiles() const;
+  std::int32_t q_rows() const { return q_rows_; }
+  std::int32_t k_rows() const { return k_rows_; }
+
+ private:
+  std::int32_t q_rows_, k_rows_;
+  DeviceBuffer<KeyTile> tiles_;
+  DeviceBuffer<BackwardSegment> segments_;
+  DeviceBuffer<QueryTile> q_tiles_;
+  DeviceBuffer<PieceRule> pieces_;
+};
+
 class PieceAttention {
  public:
   enum class Kernel : std::uint8_t { kHopper, kPortable };
@@ -64,11 +81,31 @@ class PieceAttention {
   void forward(const PiecePlan& plan, const Bf16* q, const Bf16* k, const Bf16* v, Bf16* o, float* lse,
                cudaStream_t stream);
 
+  // Backward is by the Hopper kernel alone: both throw std::invalid_argument where kernel() is another.
+  PieceBackwardPlan plan_backward(std::span<const Piece> pieces, std::int64_t q_rows, std::int64_t k_rows,
+                                  cudaStream_t stream) const;
+
+  struct Inputs {
+    const Bf16 *q = nullptr, *k = nullptr, *v = nullptr;
+    const Bf16* o = nullptr;  // as forward wrote them, or merged with what other key shards gave
+    const float* lse = nullptr;
+    const Bf16* d_o = nullptr;
+  };
+  struct Gradients {
+    Bf16 *q = nullptr, *k = nullptr, *v = nullptr;
+  };
+  // Enqueues the gradients of q, k and v; rows that no piece names get 0. dQ is summed by atomic additions in fp32, so
+  // its last bits differ between runs. Scratch of 4 bytes an element of q is kept between calls.
+  void backward(const PieceBackwardPlan& plan, const Inputs& in, const Gradients& out, cudaStream_t stream);
+
  private:
+  void require_backward() const;
+
   AttentionShape shape_;
   Kernel kernel_;
   int multiprocessors_ = 0;
   DeviceBuffer<int> counters_;
+  DeviceBuffer<float> statistics_{0}, d_q_sum_{0};
 };
 
 // Empty, or why the kernel does not run this shape on a device of that compute capability (90 for sm_90).

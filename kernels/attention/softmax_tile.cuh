@@ -140,36 +140,41 @@ __device__ inline void transpose_quad(std::uint32_t (&v)[4]) {
   (upper ? v[1] : v[3]) = d;
 }
 
-// Divides by the sum of probabilities and writes the thread's rows of the tile and their log-sum-exp. A row that saw no
-// key gets 0 and minus infinity.
+// Writes one of the thread's two rows (kRow 0 or 1), times `factor`, as bf16 from `row` on. All lanes of a quad call it,
+// each with its own part of the row; nothing is written where `inside` is false.
+template <int kRow, int kOutputs>
+__device__ inline void store_row(const float (&x)[kOutputs], float factor, bool inside, __nv_bfloat16* row) {
+  const int lane = static_cast<int>(threadIdx.x) % 4;
+#pragma unroll
+  for (int group = 0; group < kOutputs / 16; ++group) {
+    std::uint32_t v[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const int at = 4 * (4 * group + j) + 2 * kRow;
+      v[j] = pack_bf16(x[at] * factor, x[at + 1] * factor);
+    }
+    transpose_quad(v);
+    if (inside) *reinterpret_cast<uint4*>(row + (4 * group + lane) * 8) = make_uint4(v[0], v[1], v[2], v[3]);
+  }
+}
+
+// Divides by the sum of probabilities and writes one row of the tile and its log-sum-exp. A row that saw no key gets 0
+// and minus infinity.
+template <int kRow, int kOutputs>
+__device__ inline void store_output_row(const ForwardOutput& out, const AttentionTile& tile, int row, int head,
+                                        const float (&o)[kOutputs], const RowState& state) {
+  const float sum = quad_sum(state.sum);
+  const bool inside = row < tile.q_count;
+  const std::int64_t place = static_cast<std::int64_t>(tile.q_row + row) * out.q_heads + head;
+  if (threadIdx.x % 4 == 0 && inside) out.lse[place] = sum > 0 ? fmaf(state.top, out.scale, logf(sum)) : -INFINITY;
+  store_row<kRow>(o, sum > 0 ? 1.0F / sum : 0.0F, inside, out.o + place * 2 * kOutputs);
+}
+
 template <int kOutputs>
 __device__ inline void store_rows(const ForwardOutput& out, const AttentionTile& tile, int upper_row, int head,
                                   const float (&o)[kOutputs], const RowState (&rows)[2]) {
-  constexpr int kDim = 2 * kOutputs;
-  const int lane = static_cast<int>(threadIdx.x) % 4;
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const float sum = quad_sum(rows[i].sum);
-    const float factor = sum > 0 ? 1.0F / sum : 0.0F;
-    const int row = upper_row + 8 * i;
-    const bool inside = row < tile.q_count;
-    const std::int64_t place = static_cast<std::int64_t>(tile.q_row + row) * out.q_heads + head;
-    if (lane == 0 && inside) out.lse[place] = sum > 0 ? fmaf(rows[i].top, out.scale, logf(sum)) : -INFINITY;
-#pragma unroll
-    for (int group = 0; group < kDim / 32; ++group) {
-      std::uint32_t v[4];
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const int at = 4 * (4 * group + j) + 2 * i;
-        v[j] = pack_bf16(o[at] * factor, o[at + 1] * factor);
-      }
-      transpose_quad(v);
-      if (inside) {
-        auto* to = reinterpret_cast<uint4*>(out.o + place * kDim + (4 * group + lane) * 8);
-        *to = make_uint4(v[0], v[1], v[2], v[3]);
-      }
-    }
-  }
+  store_output_row<0>(out, tile, upper_row, head, o, rows[0]);
+  store_output_row<1>(out, tile, upper_row + 8, head, o, rows[1]);
 }
 
 }  // namespace longhaul

@@ -107,6 +107,40 @@ TEST_P(PieceAttentionTest, RepeatsBitForBit) {
   EXPECT_EQ(once.lse, again.lse);
 }
 
+// The reference makes O and LSE of its own; ours come from the forward kernel. Probabilities, dS and the results are
+// rounded to bf16 (2^-9 each): a few 1e-3 of the whole.
+TEST_P(PieceAttentionTest, BackwardMatchesTheReference) {
+  PieceAttention attention(heads_of(test().shape), std::get<0>(GetParam()));
+  const Rows in = rows_of(test().shape, 1.0F);
+  const ReferenceShape& shape = test().shape;
+  Stream stream;
+  DeviceBuffer<Bf16> q(in.q.size()), k(in.k.size()), v(in.v.size()), o(in.q.size()), d_o(in.q.size());
+  DeviceBuffer<Bf16> d_q(in.q.size()), d_k(in.k.size()), d_v(in.v.size());
+  DeviceBuffer<float> lse(static_cast<std::size_t>(shape.q_rows * shape.q_heads));
+  const std::vector<Bf16> gradient = random_rows(static_cast<std::int64_t>(in.q.size()), 4);
+  q.upload(in.q, stream.get());
+  k.upload(in.k, stream.get());
+  v.upload(in.v, stream.get());
+  d_o.upload(gradient, stream.get());
+  if (attention.kernel() != Kernel::kHopper) {
+    EXPECT_THAT([&] { attention.plan_backward(test().pieces, shape.q_rows, shape.k_rows, stream.get()); },
+                ThrowsMessage<std::invalid_argument>(HasSubstr("runs on the Hopper kernel alone")));
+    return;
+  }
+  const PiecePlan plan = attention.plan(test().pieces, shape.q_rows, shape.k_rows, stream.get());
+  const PieceBackwardPlan backward = attention.plan_backward(test().pieces, shape.q_rows, shape.k_rows, stream.get());
+  attention.forward(plan, q.data(), k.data(), v.data(), o.data(), lse.data(), stream.get());
+  for (int launch = 0; launch < 2; ++launch) {
+    for (auto* buffer : {&d_q, &d_k, &d_v}) buffer->poison(stream.get());
+    attention.backward(backward, {q.data(), k.data(), v.data(), o.data(), lse.data(), d_o.data()},
+                       {d_q.data(), d_k.data(), d_v.data()}, stream.get());
+  }
+  const AttentionGradients want = attention_reference_backward(shape, test().pieces, in.q, in.k, in.v, gradient);
+  expect_close(widened(d_q.download(stream.get())), want.q, 0.01, "dq");
+  expect_close(widened(d_k.download(stream.get())), want.k, 0.01, "dk");
+  expect_close(widened(d_v.download(stream.get())), want.v, 0.01, "dv");
+}
+
 std::string name_of(const testing::TestParamInfo<std::tuple<Kernel, AttentionCase>>& info) {
   const AttentionCase& test = std::get<1>(info.param);
   return (std::get<0>(info.param) == Kernel::kHopper ? "hopper_" : "portable_") + test.name + "_" +

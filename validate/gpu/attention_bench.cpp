@@ -117,6 +117,11 @@ void Bench::run(const AttentionRow& row, const AttentionCall& call) {
     const PiecePlan plan = own.plan(call.pieces, call.q_rows, call.k_rows, stream);
     time(row, call, own.kernel() == PieceAttention::Kernel::kHopper ? "longhaul-hopper" : "longhaul-portable", false,
          [&] { own.forward(plan, q.data(), k.data(), v.data(), o.data(), lse.data(), stream); });
+    const PieceBackwardPlan backward = own.plan_backward(call.pieces, call.q_rows, call.k_rows, stream);
+    time(row, call, "longhaul-hopper", true, [&] {
+      own.backward(backward, {q.data(), k.data(), v.data(), o.data(), lse.data(), d_o.data()},
+                   {d_q.data(), d_k.data(), d_v.data()}, stream);
+    });
   } catch (const std::invalid_argument& why) {
     skip(row, "longhaul", why);
   }
