@@ -46,6 +46,7 @@ void add_topology(CLI::App& app, Action& action);
 void add_pipeline(CLI::App& app, Action& action);
 void add_cost(CLI::App& app, Action& action);
 void add_collective(CLI::App& app, Action& action);
+void add_accuracy(CLI::App& app, Action& action);
 
 // Prints every error to standard error; returns kExitWrongInput.
 int wrong_input(const Errors& errors);

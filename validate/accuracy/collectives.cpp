@@ -190,7 +190,7 @@ std::vector<PredictedCollective> leave_one_table_out(const std::vector<Collectiv
   std::vector<PredictedCollective> out;
   for (std::size_t t = 0; t < tables.size(); ++t) {
     for (const MeasuredCollective& row : tables[t].rows) {
-      const NcclTime time = predict(constants[t], row.machine, row.row);
+      const NcclTime time = predict(constants[t], row);
       out.push_back({t, &row, time, time.total_us() / row.measured_us - 1});
     }
   }

@@ -36,15 +36,38 @@ std::string_view nccl_name(NcclNetwork network) {
 }
 
 std::string_view nccl_name(GpuTerm term) {
-  static constexpr std::array<std::string_view, kGpuTermCount> kNames = {
-      "start_us",          "ll_step_us",        "ll_ramp_us",          "ll_copy_step_us",
-      "ll_hidden_us",      "ll_copy_parts",     "ll128_start_us",      "ll128_step_us",
-      "ll128_efficiency",  "simple_start_us",   "simple_step_us",      "simple_lockstep_parts",
-      "reduce_copy_parts", "gather_copy_parts", "scatter_copy_parts",  "nvls_start_us",
-      "nvls_sync_us",      "nvls_fill_loops",   "nvls_efficiency",     "p2p_ll_us",
-      "p2p_ll_gbps",       "p2p_simple_us",     "p2p_peer_us",         "p2p_alone_gbps",
-      "p2p_both_share",    "p2p_efficiency",    "p2p_memory_passes",   "tree_step_us",
-      "tree_ll_gbps",      "tree_chunk_gbps",   "nvls_tree_fill_loops"};
+  static constexpr std::array<std::string_view, kGpuTermCount> kNames = {"start_us",
+                                                                         "ll_step_us",
+                                                                         "ll_ramp_us",
+                                                                         "ll_blocks_us",
+                                                                         "ll_copy_step_us",
+                                                                         "ll_hidden_us",
+                                                                         "ll_copy_parts",
+                                                                         "ll128_start_us",
+                                                                         "ll128_step_us",
+                                                                         "ll128_efficiency",
+                                                                         "simple_start_us",
+                                                                         "simple_step_us",
+                                                                         "simple_lockstep_parts",
+                                                                         "reduce_copy_parts",
+                                                                         "gather_copy_parts",
+                                                                         "scatter_copy_parts",
+                                                                         "nvls_start_us",
+                                                                         "nvls_sync_us",
+                                                                         "nvls_fill_loops",
+                                                                         "nvls_efficiency",
+                                                                         "p2p_ll_us",
+                                                                         "p2p_ll_gbps",
+                                                                         "p2p_simple_us",
+                                                                         "p2p_peer_us",
+                                                                         "p2p_alone_gbps",
+                                                                         "p2p_both_share",
+                                                                         "p2p_efficiency",
+                                                                         "p2p_memory_passes",
+                                                                         "tree_step_us",
+                                                                         "tree_ll_gbps",
+                                                                         "tree_chunk_gbps",
+                                                                         "nvls_tree_fill_loops"};
   return kNames[static_cast<std::size_t>(term)];
 }
 

@@ -29,6 +29,7 @@ enum class GpuTerm : std::uint8_t {
   kStart,            // us, any collective: launch and first barrier
   kLlStep,           // us a ring step
   kLlRamp,           // us, once a channel's part of a step fills all threads
+  kLlBlocks,         // us, once there is more than one channel
   kLlCopyStep,       // us more a step that also writes to the user's buffer, once all threads are filled
   kLlHidden,         // us of a step's transfer that its latency hides
   kLlCopy,           // parts of a rank's share that the copy from and to the user's buffers costs

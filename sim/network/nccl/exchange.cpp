@@ -56,8 +56,10 @@ NcclTime nccl_time(const NcclConstants& constants, const NcclMachine& machine, c
   Parts far;
   if (exchange.far_peers > 0) {
     const auto network = [&](NetworkTerm term) { return constants.of(machine.network, term); };
+    // Many peers at once collide on the NICs; one peer's messages go as those of a ring do.
+    const double efficiency = network(exchange.far_peers > 1 ? NetworkTerm::kP2pEfficiency : NetworkTerm::kEfficiency);
     far.fixed_us = network(NetworkTerm::kP2pHop);
-    far.bytes_us = microseconds(exchange.far_bytes, network(NetworkTerm::kP2pEfficiency) * machine.nic_rate);
+    far.bytes_us = microseconds(exchange.far_bytes, efficiency * machine.nic_rate);
   }
   time.fixed_us = begin + (time.protocol == NcclProtocol::kLl ? gpu(GpuTerm::kP2pLl) : gpu(GpuTerm::kP2pSimple)) +
                   std::max(near.fixed_us, far.fixed_us);

@@ -79,24 +79,39 @@ NcclExchange exchange_of(const NcclCall& call) {
   return out;
 }
 
+bool is_exchange(const NcclCall& call) {
+  return call.collective == NcclCollective::kAllToAll || call.collective == NcclCollective::kSendRecv;
+}
+
 }  // namespace
 
-NcclTime nccl_time(const NcclConstants& constants, const NcclMachine& machine, const NcclCall& call) {
+NcclPlan nccl_plan(const NcclMachine& machine, const NcclCall& call) {
   LH_ASSERT(call.ranks >= 1 && call.domains >= 1 && call.bytes >= 0, "{} ranks in {} domains, {} bytes", call.ranks,
             call.domains, call.bytes);
+  NcclPlan plan;
+  plan.call = call;
+  if (call.ranks == 1 || is_exchange(call)) return plan;
+  plan.graph = nccl_graph(machine, call.domains, call.per_domain);
+  plan.tuned = has_tuner(machine, call);
+  if (!plan.tuned) plan.choice = nccl_choose(machine, plan.graph, call);
+  return plan;
+}
+
+NcclTime nccl_time(const NcclConstants& constants, const NcclMachine& machine, const NcclPlan& plan) {
+  const NcclCall& call = plan.call;
   if (call.ranks == 1) {
     NcclTime alone;
     alone.fixed_us = constants.of(machine.gpu, GpuTerm::kStart);
     return alone;
   }
-  if (call.collective == NcclCollective::kAllToAll || call.collective == NcclCollective::kSendRecv) {
-    return nccl_time(constants, machine, exchange_of(call));
-  }
-  const NcclGraph graph = nccl_graph(machine, call.domains, call.per_domain);
-  const NcclChoice choice =
-      has_tuner(machine, call) ? tuned_choice(constants, machine, graph, call) : nccl_choose(machine, graph, call);
-  const Parts parts = parts_of({constants, machine, graph, call}, choice);
+  if (is_exchange(call)) return nccl_time(constants, machine, exchange_of(call));
+  const NcclChoice choice = plan.tuned ? tuned_choice(constants, machine, plan.graph, call) : plan.choice;
+  const Parts parts = parts_of({constants, machine, plan.graph, call}, choice);
   return {choice.algorithm, choice.protocol, choice.channels, parts.fixed_us, parts.bytes_us};
+}
+
+NcclTime nccl_time(const NcclConstants& constants, const NcclMachine& machine, const NcclCall& call) {
+  return nccl_time(constants, machine, nccl_plan(machine, call));
 }
 
 double harness_us(const NcclConstants& constants, Harness harness) {

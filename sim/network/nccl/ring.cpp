@@ -43,7 +43,8 @@ Parts ring_ll(const NcclCase& c, int channels) {
   const double steps = steps_of(c.call);
   const double part = c.call.bytes / (n * channels);
   const double ramp = (c.gpu(GpuTerm::kLlRamp) + copy_steps_of(c.call) * c.gpu(GpuTerm::kLlCopyStep)) *
-                      std::min(1.0, part / kLlThreadBytes);
+                          std::min(1.0, part / kLlThreadBytes) +
+                      (channels > 1 ? c.gpu(GpuTerm::kLlBlocks) : 0);
   const double one = microseconds(c.call.bytes / n, kLlPayload * c.graph.nvlink_rate);
   const double shown = std::max(0.0, one - c.gpu(GpuTerm::kLlHidden));
   const double link = shares_of(c.call) * shown + c.gpu(GpuTerm::kLlCopy) * one;

@@ -39,4 +39,14 @@ Parts nvls_tree(const NcclCase& c);
 Parts collnet(const NcclCase& c);
 Parts pat(const NcclCase& c);
 
+// What a call's time needs and constants do not change: laid once where the same call is asked for many constants.
+struct NcclPlan {
+  NcclCall call;
+  NcclGraph graph;
+  bool tuned = false;  // a tuner plug-in chooses by the times, so the choice does depend on the constants
+  NcclChoice choice;   // unless tuned, or an exchange
+};
+NcclPlan nccl_plan(const NcclMachine& machine, const NcclCall& call);
+NcclTime nccl_time(const NcclConstants& constants, const NcclMachine& machine, const NcclPlan& plan);
+
 }  // namespace longhaul

@@ -32,7 +32,7 @@ struct Residuals {
     const NcclConstants constants = constants_of(x);
     Eigen::Index i = 0;
     for (const MeasuredCollective* row : rows) {
-      const double predicted = predict(constants, row->machine, row->row).total_us();
+      const double predicted = predict(constants, *row).total_us();
       const double error = std::log(predicted / row->measured_us) / kScale;
       out[i++] = std::copysign(std::sqrt(2 * (std::sqrt(1 + error * error) - 1)), error);
     }

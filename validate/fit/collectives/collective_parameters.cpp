@@ -21,6 +21,12 @@ const std::vector<NcclGpu> kEvery = {kAmpere, kHopper, kBlackwell, kCdna};
 const std::vector<NcclNetwork> kRdma = {kInfiniBand, kRoce, kEthernet};
 const std::vector<NcclNetwork> kAllNetworks = {kInfiniBand, kRoce, kEfa1, kEfa2, kTcpx, kTcpxo, kEthernet};
 
+// NCCL's NVLink rate of a GPU over Hopper's.
+double nvlink_ratio(NcclGpu gpu) {
+  constexpr double kHopperRate = 370.8;
+  return gpu == kAmpere ? 240 / kHopperRate : gpu == kBlackwell ? 721.8 / kHopperRate : 1;
+}
+
 class Builder {
  public:
   void gpus(const std::vector<NcclGpu>& gpus, GpuTerm term, double prior, double spread = kWeak) {
@@ -54,7 +60,8 @@ void ring_parameters(Builder& b) {
   b.gpus({kHopper, kCdna}, GpuTerm::kStart, 4.4);
   b.gpus({kBlackwell}, GpuTerm::kStart, 10, 0.5);  // NCCL's own bases of Blackwell are 6 us above Hopper's
   b.pair(GpuTerm::kLlStep, 1.05, 0.83);
-  b.pair(GpuTerm::kLlRamp, 2.8, 1);
+  b.pair(GpuTerm::kLlRamp, 1.5, 0.5);
+  b.pair(GpuTerm::kLlBlocks, 1.5, 0.5);
   b.pair(GpuTerm::kLlCopyStep, 0.4, 0.2);
   b.gpus(kEvery, GpuTerm::kLlHidden, 0.25);
   b.gpus(kEvery, GpuTerm::kLlCopy, 0.8);
@@ -82,13 +89,15 @@ void nvls_and_tree_parameters(Builder& b) {
 }
 
 void p2p_parameters(Builder& b) {
-  b.pair(GpuTerm::kP2pLl, 4.7, 2.5);
+  b.pair(GpuTerm::kP2pLl, 3.2, 1.9);
   b.pair(GpuTerm::kP2pLlRate, 2.5, 6.3);
   b.pair(GpuTerm::kP2pSimple, 8, 6);
-  b.gpus(kEvery, GpuTerm::kP2pPeer, 0.15);
-  b.pair(GpuTerm::kP2pAloneRate, 14, 25);
-  b.gpus(kEvery, GpuTerm::kP2pBothShare, 0.75);
-  b.gpus(kEvery, GpuTerm::kP2pEfficiency, 1);
+  b.pair(GpuTerm::kP2pPeer, 0.3, 0.15);
+  // A block keeps as many bytes in flight as its generation's links need: the rates go with the links.
+  b.gpus(kEvery, GpuTerm::kP2pAloneRate, 25, kFirm);
+  for (GpuSlot& slot : b.out.back().gpus) slot.factor = nvlink_ratio(slot.gpu);
+  b.gpus(kEvery, GpuTerm::kP2pBothShare, 0.75, kFirm);
+  b.gpus(kEvery, GpuTerm::kP2pEfficiency, 1, kFirm);
   b.gpus(kEvery, GpuTerm::kP2pMemoryPasses, 2);
 }
 
@@ -160,7 +169,7 @@ NcclConstants constants_of(const Eigen::VectorXd& places) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const double value = value_at(parameters[i], places[static_cast<Eigen::Index>(i)]);
     for (const GpuSlot& slot : parameters[i].gpus) {
-      out.gpus[static_cast<std::size_t>(slot.gpu)][static_cast<std::size_t>(slot.term)] = value;
+      out.gpus[static_cast<std::size_t>(slot.gpu)][static_cast<std::size_t>(slot.term)] = slot.factor * value;
     }
     for (const NetworkSlot& slot : parameters[i].networks) {
       out.networks[static_cast<std::size_t>(slot.network)][static_cast<std::size_t>(slot.term)] = value;

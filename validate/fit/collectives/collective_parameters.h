@@ -17,6 +17,7 @@ namespace longhaul {
 struct GpuSlot {
   NcclGpu gpu;
   GpuTerm term;
+  double factor = 1;  // of the parameter
 };
 struct NetworkSlot {
   NcclNetwork network;

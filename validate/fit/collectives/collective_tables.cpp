@@ -27,6 +27,12 @@ std::string remark(const std::string& text, const std::string& mark) {
 
 }  // namespace
 
+NcclTime predict(const NcclConstants& constants, const MeasuredCollective& measured) {
+  NcclTime time = nccl_time(constants, measured.machine, measured.plan);
+  time.fixed_us += harness_us(constants, measured.row.harness);
+  return time;
+}
+
 Expected<CollectiveTable> parse_collective_table(const std::string& text, const std::string& file,
                                                  RowMachines& machines) {
   Errors errors;
@@ -45,7 +51,7 @@ Expected<CollectiveTable> parse_collective_table(const std::string& text, const 
     }
     const Expected<NcclMachine> machine = machines.machine(row, file);
     if (!machine) return tl::unexpected(machine.error());
-    table.rows.push_back({row, *machine, *row.measured_us});
+    table.rows.push_back({row, *machine, *row.measured_us, nccl_plan(*machine, call_of(row, *machine))});
   }
   if (errors.empty() && table.rows.empty()) errors.push_back({file, "", "holds no rows", "measured times", ""});
   if (!errors.empty()) return tl::unexpected(std::move(errors));

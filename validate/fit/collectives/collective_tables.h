@@ -8,6 +8,7 @@
 
 #include "sim/core/error.h"
 #include "sim/network/nccl/rows.h"
+#include "sim/network/nccl/times.h"
 
 namespace longhaul {
 
@@ -15,7 +16,11 @@ struct MeasuredCollective {
   CollectiveRow row;
   NcclMachine machine;
   double measured_us = 0;
+  NcclPlan plan;  // of the row's call
 };
+
+// What the benchmark of the row would print.
+NcclTime predict(const NcclConstants& constants, const MeasuredCollective& measured);
 
 struct CollectiveTable {
   std::string name;        // file name without ending

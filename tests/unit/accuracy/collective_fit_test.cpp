@@ -1,0 +1,132 @@
+// The fit finds what was planted; the shipped constants are those that it gives.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "sim/core/data_files.h"
+#include "validate/accuracy/collectives.h"
+
+namespace longhaul {
+namespace {
+
+using testing::HasSubstr;
+
+std::string folder() { return data_directory() + "/validate/data/collectives"; }
+
+const std::vector<CollectiveTable>& tables() {
+  static const auto read = read_collective_tables(folder(), data_directory());
+  EXPECT_TRUE(read);
+  return *read;
+}
+
+Eigen::Index index_of(const std::string& name) {
+  const auto& parameters = collective_parameters();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i].name == name) return static_cast<Eigen::Index>(i);
+  }
+  ADD_FAILURE() << name;
+  return 0;
+}
+
+TEST(CollectiveTables, AllFiftyFiveAreRead) {
+  EXPECT_EQ(tables().size(), 55U);
+  std::size_t fitted = 0;
+  for (const CollectiveTable& table : tables()) fitted += table.not_fitted.empty() ? 1 : 0;
+  EXPECT_EQ(fitted, 51U);
+}
+
+TEST(CollectiveTables, FaultyOnesAreNamed) {
+  RowMachines machines(data_directory());
+  const std::string header = "collective,gpu,n_gpu,n_nodes,gpus_per_node,size_bytes,oop_time_us\n";
+  const auto untimed = parse_collective_table(header + "all_reduce,H100,8,1,8,1024,\n", "x.csv", machines);
+  ASSERT_FALSE(untimed);
+  EXPECT_THAT(untimed.error().front().to_string(), HasSubstr("x.csv: line 2: has no measured time"));
+  const auto empty = parse_collective_table(header + "all_reduce,H100,8,1,8,8,3\n", "x.csv", machines);
+  ASSERT_FALSE(empty);
+  EXPECT_THAT(empty.error().front().to_string(), HasSubstr("holds no rows"));
+  const auto none = read_collective_tables("/nowhere", data_directory());
+  ASSERT_FALSE(none);
+  EXPECT_THAT(none.error().front().to_string(), HasSubstr("/nowhere: holds no tables"));
+}
+
+// Times made by the model with planted constants (some a third off their priors) lead the fit back to them, where rows
+// show them: within 1 % for a weak prior pulls a little.
+TEST(CollectiveFitting, RefindsPlantedConstants) {
+  const std::vector<std::pair<std::string, double>> planted = {
+      {"hopper.ll_step_us", 1.1},          {"hopper.start_us", 6},
+      {"ampere.simple_start_us", 20},      {"ampere.nvls_sync_us", 3.6},
+      {"hopper.reduce_copy_parts", 0.5},   {"ampere.p2p_alone_gbps", 30},
+      {"infiniband.nvls_tree_sync_us", 9}, {"tcpxo.efficiency", 0.8}};
+  Eigen::VectorXd places = prior_places();
+  for (const auto& [name, value] : planted) {
+    places[index_of(name)] = place_of(collective_parameters()[static_cast<std::size_t>(index_of(name))], value);
+  }
+  const NcclConstants constants = constants_of(places);
+  std::vector<CollectiveTable> made = tables();
+  for (CollectiveTable& table : made) {
+    for (MeasuredCollective& row : table.rows) row.measured_us = predict(constants, row).total_us();
+  }
+  const CollectiveFit fit = fit_collectives(fitted_rows(made), prior_places());
+  for (const auto& [name, value] : planted) {
+    const Eigen::Index i = index_of(name);
+    EXPECT_NEAR(value_at(collective_parameters()[static_cast<std::size_t>(i)], fit.places[i]) / value, 1, 0.02) << name;
+  }
+}
+
+TEST(CollectiveFitting, TheShippedConstantsAreTheFits) {
+  const CollectiveFit fit = fit_collectives(fitted_rows(tables()), prior_places());
+  const Expected<NcclConstants> shipped = read_nccl_constants(data_directory() + "/topologies/nccl.json");
+  ASSERT_TRUE(shipped);
+  for (std::size_t g = 0; g < kNcclGpuCount; ++g) {
+    for (std::size_t t = 0; t < kGpuTermCount; ++t) {
+      EXPECT_NEAR(shipped->gpus[g][t] / fit.constants.gpus[g][t], 1, 0.01)
+          << nccl_name(static_cast<NcclGpu>(g)) << "." << nccl_name(static_cast<GpuTerm>(t));
+    }
+  }
+  for (std::size_t n = 0; n < kNcclNetworkCount; ++n) {
+    for (std::size_t t = 0; t < kNetworkTermCount; ++t) {
+      EXPECT_NEAR(shipped->networks[n][t] / fit.constants.networks[n][t], 1, 0.01)
+          << nccl_name(static_cast<NcclNetwork>(n)) << "." << nccl_name(static_cast<NetworkTerm>(t));
+    }
+  }
+}
+
+TEST(CollectiveFitting, WithoutRowsThePriorStays) {
+  const CollectiveFit fit = fit_collectives({}, prior_places());
+  EXPECT_LT((fit.places - prior_places()).norm(), 1e-9);
+  EXPECT_LT(fit.cost, 1e-12);
+}
+
+TEST(CollectiveFitting, EfficienciesOfNicsStayBelowOne) {
+  const auto& parameters = collective_parameters();
+  const auto i = static_cast<std::size_t>(index_of("infiniband.efficiency"));
+  EXPECT_LT(value_at(parameters[i], 30), 1 + 1e-12);
+  EXPECT_NEAR(value_at(parameters[i], place_of(parameters[i], 0.9)), 0.9, 1e-12);
+}
+
+// A table that is predicted twice as slow as measured has 100 % in every band.
+TEST(CollectiveSummary, CountsWhatItIsGiven) {
+  std::vector<PredictedCollective> predictions;
+  for (std::size_t t = 0; t < tables().size(); ++t) {
+    for (const MeasuredCollective& row : tables()[t].rows) predictions.push_back({t, &row, {}, 1.0});
+  }
+  const CollectiveAccuracy accuracy = summarise(tables(), predictions);
+  for (const ErrorGroup& group : accuracy.groups) {
+    for (const ErrorBand& band : group.bands) {
+      if (band.rows == 0) continue;
+      EXPECT_EQ(band.median, 100) << group.name;
+      EXPECT_EQ(band.met(), !band.target_median) << group.name;
+    }
+  }
+  for (const TableError& table : accuracy.tables) {
+    EXPECT_TRUE(table.misses);
+    EXPECT_FALSE(table.reason.empty());
+  }
+  EXPECT_THAT(accuracy_table(accuracy, nullptr), HasSubstr("MISS"));
+  EXPECT_THAT(accuracy_csv(accuracy, &accuracy), HasSubstr("twins,table,h200_2x8_nebius_allreduce,all,5,100.00"));
+  EXPECT_THAT(accuracy_json(accuracy, nullptr), HasSubstr("\"leave_one_table_out\""));
+}
+
+}  // namespace
+}  // namespace longhaul
