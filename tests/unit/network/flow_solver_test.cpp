@@ -68,6 +68,31 @@ TEST_F(FlowSolverTest, OnlyTheTouchedComponentIsSolved) {
   EXPECT_LE(solver_.solved_entries() - before, 10);
 }
 
+// A flow that ends and an equal one that starts at that instant are one change: the link stays full, and none of the
+// other nine is looked at. When the bytes start a moment later, there are two changes, and all nine move twice.
+TEST_F(FlowSolverTest, ChangesOfOneInstantAreSolvedTogether) {
+  std::vector<std::int64_t> looked_at;
+  for (const Time gap : {Time::zero(), Time::from_us(1)}) {
+    FlowSolver solver(cluster_);
+    const std::vector<Transfer> others(9, path_transfer(cluster_, {0}, 1'000'000'000));
+    const Transfer first = path_transfer(cluster_, {0}, 1'000'000);
+    const Transfer second = path_transfer(cluster_, {0}, 1'000'000, gap);
+    for (std::uint32_t i = 0; i < 9; ++i) solver.start(Time::zero(), others[i], i);
+    solver.start(Time::zero(), first, 9);
+    finished_.clear();
+    solver.advance(Time::zero(), finished_);
+    const std::int64_t before = solver.solved_entries();
+    const Time end = solver.next();
+    solver.advance(end, finished_);
+    EXPECT_EQ(finished_, std::vector<std::uint32_t>{9});
+    solver.start(end, second, 10);
+    while (solver.next() <= end + gap) solver.advance(solver.next(), finished_);
+    looked_at.push_back(solver.solved_entries() - before);
+  }
+  EXPECT_LE(looked_at[0], 5);
+  EXPECT_GE(looked_at[1], 18);
+}
+
 TEST_F(FlowSolverTest, PeakUtilisationIsTheLargestPartOfTheBandwidth) {
   Transfer half = path_transfer(cluster_, {0}, 1'000'000);
   half.byte_seconds *= 2;
@@ -170,6 +195,15 @@ TEST_F(FlowSolverDeathTest, ATransferMayNotBeFasterThanItsLinks) {
   transfer.byte_seconds /= 2;
   solver_.start(Time::zero(), transfer, 0);
   EXPECT_DEATH(solver_.advance(Time::zero(), finished_), "a transfer faster than its links");
+}
+
+TEST_F(FlowSolverDeathTest, WeightsArePositiveAndEpsIsBelowOne) {
+  Transfer transfer = path_transfer(cluster_, {0}, 1'000'000);
+  transfer.weight = 0;
+  solver_.start(Time::zero(), transfer, 0);
+  EXPECT_DEATH(solver_.advance(Time::zero(), finished_), "a transfer of weight 0");
+  EXPECT_DEATH(FlowSolver(cluster_, 1.0), "an eps of 1");
+  EXPECT_DEATH(FlowSolver(cluster_, -1e-3), "an eps of -0.001");
 }
 
 }  // namespace
