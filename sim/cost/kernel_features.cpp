@@ -93,6 +93,8 @@ KernelCall gemm_call(std::int64_t m, std::int64_t n, std::int64_t k, int multipr
   return call;
 }
 
+std::int64_t gemm_tiles(std::int64_t m, std::int64_t n) { return ceil_div(m, kGemmTile) * ceil_div(n, 2 * kGemmTile); }
+
 // Work items are the query tiles (forward) or key tiles (backward) of all heads, in waves over the multiprocessors, an
 // item costing the pairs of the mean tile. A dense call adds its tail: the longest tile beyond the mean one. The items
 // of a ragged call are many and of all lengths, so its pieces share one tail inside the rounding up to waves; instead

@@ -48,6 +48,8 @@ struct KernelCall {
 };
 
 KernelCall gemm_call(std::int64_t m, std::int64_t n, std::int64_t k, int multiprocessors);
+// Output tiles of 128 x 256 that a GEMM's blocks work through: what its waves are made of when it shares the device.
+std::int64_t gemm_tiles(std::int64_t m, std::int64_t n);
 // `forward` or backward; dense or ragged follows from the work.
 KernelCall attention_call(bool forward, const AttentionWork& work, std::int64_t q_heads, std::int64_t kv_heads,
                           std::int64_t head_dim, int multiprocessors);

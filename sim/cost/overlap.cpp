@@ -1,6 +1,7 @@
 #include "sim/cost/overlap.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "sim/core/invariant.h"
 #include "sim/cost/estimate.h"
@@ -50,11 +51,20 @@ OverlapModel::OverlapModel(const OverlapConstants& constants, int multiprocessor
             host_link.value, scale);
 }
 
-double OverlapModel::added_to_compute(const OverlapConstants::Compute& constants, const Beside& beside) const {
+double OverlapModel::added_by_channels(double taken, std::int64_t tiles) const {
+  if (taken == 0 || tiles == 0) return added_without(taken / multiprocessors_);
+  const double left = multiprocessors_ - std::min(taken, kMostTaken * multiprocessors_);
+  const auto count = static_cast<double>(tiles);
+  if (count <= left) return 0;
+  return std::min((std::ceil(count / left) + 1) / std::ceil(count / multiprocessors_), 1 / kMostTaken) - 1;
+}
+
+double OverlapModel::added_to_compute(const OverlapConstants::Compute& constants, const Beside& beside,
+                                      std::int64_t tiles) const {
   double added = beside.gemms + beside.attentions;
   added += beside.memory_kernels * (constants.beside_memory_kernel - 1);
   if (beside.host_copies > 0) added += constants_.compute_beside_host_copy - 1;
-  return added + added_without(constants.multiprocessors_per_channel * beside.channels / multiprocessors_);
+  return added + added_by_channels(constants.multiprocessors_per_channel * beside.channels, tiles);
 }
 
 double OverlapModel::added_to_memory_kernel(const Beside& beside) const {
@@ -66,12 +76,12 @@ double OverlapModel::added_to_memory_kernel(const Beside& beside) const {
   return added + added_without(moved / memory_bytes_per_second_);
 }
 
-double OverlapModel::kernel(OverlapClass kernel, const Beside& beside) const {
+double OverlapModel::kernel(OverlapClass kernel, const Beside& beside, std::int64_t tiles) const {
   switch (kernel) {
     case OverlapClass::kGemm:
-      return 1 + scale_ * added_to_compute(constants_.gemm, beside);
+      return 1 + scale_ * added_to_compute(constants_.gemm, beside, tiles);
     case OverlapClass::kAttention:
-      return 1 + scale_ * added_to_compute(constants_.attention, beside);
+      return 1 + scale_ * added_to_compute(constants_.attention, beside, 0);
     case OverlapClass::kMemory:
       return 1 + scale_ * added_to_memory_kernel(beside);
     case OverlapClass::kHostCopy: {

@@ -1,8 +1,10 @@
 // How much longer kernels, copies and transfers of one device take while they run side by side.
 //
 // Model. Each thing that runs beside a kernel adds its own part to the kernel's time (the parts add up):
-//   * a communication kernel of n channels keeps n blocks on the device; of a GEMM or attention kernel they take
-//     `multiprocessors_per_channel` multiprocessors each, so that S / (S - n w) of the time is needed;
+//   * a communication kernel of n channels keeps n blocks on the device; they take `multiprocessors_per_channel` w
+//     multiprocessors each. Attention hands out small pieces of work and needs S / (S - n w) of its time. A GEMM runs
+//     ceil(tiles / (S - n w)) waves of tiles instead of ceil(tiles / S), and one more, because its blocks that find no
+//     multiprocessor come after the others; one whose tiles fit beside the channels loses nothing;
 //   * a memory-bound kernel shares the memory bandwidth max-min fairly with what transfers and host copies move: it
 //     keeps what they leave, at least half. A transfer moves `memory_bytes_per_transferred_byte` a byte sent or
 //     received, at the rate to which the kernel slows it;
@@ -70,14 +72,16 @@ class OverlapModel {
   OverlapModel(const OverlapConstants& constants, int multiprocessors, BytesPerSecond memory_bandwidth,
                BytesPerSecond host_link, double scale = 1);
 
-  double kernel(OverlapClass kernel, const Beside& beside) const;
+  // `tiles` of a GEMM's output (gemm_tiles of sim/cost/kernel_features.h); 0: too many to count in waves.
+  double kernel(OverlapClass kernel, const Beside& beside, std::int64_t tiles = 0) const;
   // Of a transfer while a kernel of this class runs on one of its ranks.
   double transfer(OverlapClass beside) const;
   // Whether a transfer that is launched while a kernel of this class runs waits for its end.
   bool holds_transfers(OverlapClass kernel) const;
 
  private:
-  double added_to_compute(const OverlapConstants::Compute& constants, const Beside& beside) const;
+  double added_to_compute(const OverlapConstants::Compute& constants, const Beside& beside, std::int64_t tiles) const;
+  double added_by_channels(double taken, std::int64_t tiles) const;
   double added_to_memory_kernel(const Beside& beside) const;
 
   OverlapConstants constants_;

@@ -252,6 +252,7 @@ std::unique_ptr<const SegmentCosts> CodeCache::make_costs(int rank, const Block&
       LH_ASSERT(duration.time >= Time::zero(), "`{}` takes {} ps", op.label, duration.time.ps());
       cost.value = duration.time.ps();
       cost.kernel = duration.kernel;
+      cost.tiles = duration.tiles;
     }
     costs->ops.push_back(cost);
     const auto bytes = [&](const TensorRef& ref) {

@@ -166,7 +166,7 @@ class Engine {
   bool is_held(std::int32_t rank, Time now) const;
   void release_held(std::int32_t rank, Time now);
   void set_rates(std::int32_t rank, Time now);
-  double slowdown_of(const Load& load, OverlapClass kernel) const;
+  double slowdown_of(const Load& load, const OpCost& cost) const;
   void set_pressure(std::int32_t rank, Time now);
   void begin_pressure(std::int32_t group, Time now);
   void update_pressure(std::int32_t group, Time now);

@@ -93,8 +93,8 @@ CollectiveNetwork::TransferId Engine::transfer_of(std::int32_t group) {
   }
   const TransferUse use = network_->use(transfer);
   LH_ASSERT(sent + use.copied_bytes == received + use.merged_bytes,
-            "{} in group {}: {} bytes sent, {} received; switches copied {} and merged {}", to_string(meeting.kind), group,
-            sent, received, use.copied_bytes, use.merged_bytes);
+            "{} in group {}: {} bytes sent, {} received; switches copied {} and merged {}", to_string(meeting.kind),
+            group, sent, received, use.copied_bytes, use.merged_bytes);
   transfers_.emplace(key, CachedTransfer{transfer, group, meeting.kind, meeting.bytes});
   return transfer;
 }

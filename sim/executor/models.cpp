@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "sim/core/invariant.h"
+#include "sim/cost/kernel_features.h"
 #include "sim/network/flow_solver.h"
 
 namespace longhaul {
@@ -15,6 +16,7 @@ namespace {
 struct Sized {
   Estimate estimate;
   KernelKind kernel = KernelKind::kElementwise;
+  std::int64_t tiles = 0;
 };
 
 // Sequences that one launch takes as a batch: equal squares of a step whose sequences are one document each. Such
@@ -65,7 +67,7 @@ Sized gemm_time(const KernelModel& model, const Schedule& schedule, const OpInst
   }
   GemmPass pass = GemmPass::kForward;
   if (at.op->pass == Pass::kBackward) pass = at.op->transpose_a ? GemmPass::kBackwardWeight : GemmPass::kBackwardInput;
-  return {model.gemm(pass, shape.m, shape.n, shape.k), KernelKind::kGemm};
+  return {model.gemm(pass, shape.m, shape.n, shape.k), KernelKind::kGemm, gemm_tiles(shape.m, shape.n)};
 }
 
 class FlowNetwork : public CollectiveNetwork {
@@ -240,7 +242,7 @@ OpDuration KernelDurations::duration(const Schedule& schedule, const OpInstance&
     case OpKind::kCollective:
       LH_ASSERT(false, "`{}` is a collective, not a kernel", at.op->label);
   }
-  return {Time::from_seconds(sized.estimate.seconds * scale_), sized.kernel};
+  return {Time::from_seconds(sized.estimate.seconds * scale_), sized.kernel, sized.tiles};
 }
 
 Time KernelDurations::launch() const { return Time::from_seconds(model_->launch_seconds()); }

@@ -22,6 +22,7 @@ namespace longhaul {
 struct OpDuration {
   Time time;  // alone on the device
   KernelKind kernel = KernelKind::kElementwise;
+  std::int64_t tiles = 0;  // of a GEMM's output, as OverlapModel counts them
 };
 
 class OpDurations {
@@ -32,8 +33,9 @@ class OpDurations {
   // Host time of one launch.
   virtual Time launch() const = 0;
   // Factor >= 1 on the time of a kernel or host copy while something else runs beside it on its rank (`beside` is not
-  // empty), and on the time of a transfer while such a kernel runs on one of its ranks. Must not change during a run.
-  virtual double kernel_slowdown(OverlapClass kernel, const Beside& beside) const = 0;
+  // empty; `tiles` as its OpDuration has them), and on the time of a transfer while such a kernel runs on one of its
+  // ranks. Must not change during a run.
+  virtual double kernel_slowdown(OverlapClass kernel, const Beside& beside, std::int64_t tiles) const = 0;
   virtual double transfer_slowdown(OverlapClass beside) const = 0;
   // Whether a running kernel of this class keeps a collective that is launched meanwhile off its rank's device.
   virtual bool holds_transfers(OverlapClass kernel) const = 0;
@@ -101,8 +103,8 @@ class KernelDurations : public OpDurations {
       : model_(&model), overlap_(model.overlap()), scale_(scale) {}
   OpDuration duration(const Schedule& schedule, const OpInstance& at) const override;
   Time launch() const override;
-  double kernel_slowdown(OverlapClass kernel, const Beside& beside) const override {
-    return overlap_.kernel(kernel, beside);
+  double kernel_slowdown(OverlapClass kernel, const Beside& beside, std::int64_t tiles) const override {
+    return overlap_.kernel(kernel, beside, tiles);
   }
   double transfer_slowdown(OverlapClass beside) const override { return overlap_.transfer(beside); }
   bool holds_transfers(OverlapClass kernel) const override { return overlap_.holds_transfers(kernel); }

@@ -54,7 +54,8 @@ void Engine::add_transfer(std::int32_t rank, CollectiveNetwork::TransferId trans
   state.load_changed = true;
 }
 
-double Engine::slowdown_of(const Load& load, OverlapClass kernel) const {
+double Engine::slowdown_of(const Load& load, const OpCost& cost) const {
+  const OverlapClass kernel = overlap_class(cost.kernel);
   Beside beside;
   beside.gemms = load.running[index_of(OverlapClass::kGemm)];
   beside.attentions = load.running[index_of(OverlapClass::kAttention)];
@@ -76,7 +77,7 @@ double Engine::slowdown_of(const Load& load, OverlapClass kernel) const {
   }
   beside.channels = load.channels;
   beside.transferred_bytes_per_second = static_cast<double>(load.bytes_per_second);
-  return durations_->kernel_slowdown(kernel, beside);
+  return durations_->kernel_slowdown(kernel, beside, cost.tiles);
 }
 
 // A kernel that starts at this very instant is behind the collective: programs launch communication first.
@@ -114,7 +115,7 @@ void Engine::set_rates(std::int32_t rank, Time now) {
     double slowdown = 1;
     if (shared) {
       const Iteration& pass = pass_of(rank, stream);
-      slowdown = slowdown_of(state.load, overlap_class(pass.costs->ops[op_index(stream, id, pass)].kernel));
+      slowdown = slowdown_of(state.load, pass.costs->ops[op_index(stream, id, pass)]);
       LH_ASSERT(slowdown >= 1, "a kernel slowed by {}", slowdown);
     }
     if (slowdown == stream.slowdown) continue;

@@ -48,6 +48,7 @@ double& value_of(OverlapConstants& constants, OverlapTerm term) {
 std::pair<double, double> range_of(OverlapTerm term) {
   switch (term) {
     case OverlapTerm::kGemmMultiprocessors:
+      return {1, 1};  // steps of whole waves: nothing to descend along
     case OverlapTerm::kAttentionMultiprocessors:
       return {0, 10};
     case OverlapTerm::kMemoryBytes:
@@ -74,6 +75,7 @@ double fit_term(OverlapTerm term, const std::vector<const OverlapRow*>& rows, st
   };
   constexpr int kBits = 26;  // half of a double's: more cannot be told from a least value
   const auto [lowest, highest] = range_of(term);
+  if (lowest == highest) return lowest;
   const double best = boost::math::tools::brent_find_minima(loss, lowest, highest, kBits).first;
   return loss(lowest) <= loss(best) ? lowest : best;
 }
@@ -91,7 +93,7 @@ const char* overlap_term_name(OverlapTerm term) {
 
 double predict(const OverlapConstants& constants, const OverlapDevice& device, const OverlapRow& row) {
   const OverlapModel model(constants, device.multiprocessors, device.memory_bandwidth, device.host_link);
-  return row.of_transfer ? model.transfer(row.kernel) : model.kernel(row.kernel, row.beside);
+  return row.of_transfer ? model.transfer(row.kernel) : model.kernel(row.kernel, row.beside, row.tiles);
 }
 
 OverlapFit fit_overlap(std::vector<OverlapRow> rows, const OverlapDevice& device, const OverlapConstants& prior) {
@@ -159,6 +161,7 @@ Expected<std::vector<OverlapRow>> read_overlap_rows(const std::string& directory
                           OverlapTerm::kComputeBesideHostCopy,
                           kernel,
                           {},
+                          0,
                           false,
                           table->number(i, "together_ms") / table->number(i, "alone_ms")};
     (host ? of_compute.beside.host_copies : of_compute.beside.memory_kernels) = 1;
@@ -169,6 +172,7 @@ Expected<std::vector<OverlapRow>> read_overlap_rows(const std::string& directory
                         host ? OverlapTerm::kHostCopyBesideCompute : OverlapTerm::kMemoryKernelBesideCompute,
                         host ? OverlapClass::kHostCopy : OverlapClass::kMemory,
                         {},
+                        0,
                         false,
                         table->number(i, "copy_together_ms_per_GiB") / table->number(i, "copy_alone_ms_per_GiB")};
     (gemm ? of_other.beside.gemms : of_other.beside.attentions) = 1;

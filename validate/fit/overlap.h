@@ -20,7 +20,7 @@ enum class OverlapTerm {
   kComputeBesideHostCopy,
   kMemoryKernelBesideCompute,
   kHostCopyBesideCompute,
-  kGemmMultiprocessors,       // per channel
+  kGemmMultiprocessors,       // per channel; not fitted: 1, and the waves of tiles say the rest
   kAttentionMultiprocessors,  // per channel
   kMemoryBytes,               // per transferred byte
   kTransferBesideGemm,
@@ -36,6 +36,7 @@ struct OverlapRow {
   OverlapTerm term = OverlapTerm::kGemmBesideMemoryKernel;  // the constant that it depends on
   OverlapClass kernel = OverlapClass::kGemm;
   Beside beside;             // of the kernel
+  std::int64_t tiles = 0;    // of a GEMM beside channels
   bool of_transfer = false;  // the factor is that of the transfer beside the kernel
   double factor = 1;         // time together / time alone
   bool as_simulated = true;  // false: a set-up that simulations do not have; no part of the residuals

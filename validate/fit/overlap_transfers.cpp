@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/algorithm/string.hpp>
 #include <boost/lexical_cast.hpp>
 #include <optional>
+#include <stdexcept>
 #include <utility>
 
 #include "validate/fit/overlap.h"
@@ -33,6 +35,15 @@ std::optional<OverlapClass> class_of(const std::string& compute) {
   return std::nullopt;
 }
 
+// "gemm_16384x14336x4096": m, n, k.
+std::int64_t tiles_of(const std::string& compute) {
+  std::vector<std::string> sizes;
+  const std::string numbers = compute.substr(compute.find('_') + 1);
+  boost::split(sizes, numbers, boost::is_any_of("x"));
+  if (sizes.size() != 3) throw std::invalid_argument("\"" + compute + "\" is not gemm_MxNxK");
+  return gemm_tiles(boost::lexical_cast<std::int64_t>(sizes[0]), boost::lexical_cast<std::int64_t>(sizes[1]));
+}
+
 OverlapTerm transfer_term(OverlapClass kernel) {
   if (kernel == OverlapClass::kGemm) return OverlapTerm::kTransferBesideGemm;
   return kernel == OverlapClass::kAttention ? OverlapTerm::kTransferBesideAttention
@@ -57,7 +68,7 @@ void add_row(const Table& table, std::size_t i, OverlapClass kernel, std::vector
   const std::string& beside = table.text(i, "beside");
   const bool own_channels = table.text(i, "ctas") == "default";
   const std::string name = fmt::format("{} beside {}, {} channels", compute, beside, channels_of(table, i));
-  OverlapRow row{name, OverlapTerm::kMemoryBytes, kernel, {}, false, 1, own_channels};
+  OverlapRow row{name, OverlapTerm::kMemoryBytes, kernel, {}, 0, false, 1, own_channels};
   row.factor = table.number(i, "together_ms") / table.number(i, "alone_ms");
   if (kernel == OverlapClass::kMemory) {
     row.beside.transferred_bytes_per_second = moved_bytes(table, i) / (table.number(i, "beside_together_ms") * kMilli);
@@ -65,6 +76,7 @@ void add_row(const Table& table, std::size_t i, OverlapClass kernel, std::vector
     row.term =
         kernel == OverlapClass::kGemm ? OverlapTerm::kGemmMultiprocessors : OverlapTerm::kAttentionMultiprocessors;
     row.beside.channels = channels_of(table, i);
+    if (kernel == OverlapClass::kGemm) row.tiles = tiles_of(compute);
   }
   rows.push_back(row);
   if (!own_channels) return;
@@ -72,6 +84,7 @@ void add_row(const Table& table, std::size_t i, OverlapClass kernel, std::vector
                   transfer_term(kernel),
                   kernel,
                   {},
+                  0,
                   true,
                   table.number(i, "beside_together_ms") / table.number(i, "beside_alone_ms"),
                   true});
@@ -115,6 +128,7 @@ void read_host_copies(const std::string& file, std::vector<OverlapRow>& rows, Er
                           OverlapTerm::kComputeBesideHostCopy,
                           OverlapClass::kGemm,
                           {},
+                          0,
                           false,
                           table->number(i, "together_ms") / table->number(i, "alone_ms")};
     of_compute.beside.host_copies = 1;
@@ -122,6 +136,7 @@ void read_host_copies(const std::string& file, std::vector<OverlapRow>& rows, Er
                        OverlapTerm::kHostCopyBesideCompute,
                        OverlapClass::kHostCopy,
                        {},
+                       0,
                        false,
                        table->number(i, "beside_together_ms") / table->number(i, "beside_alone_ms")};
     of_copy.beside.gemms = 1;

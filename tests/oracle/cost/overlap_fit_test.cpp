@@ -13,7 +13,7 @@ const OverlapDevice kDevice = {100, BytesPerSecond{4e12}, BytesPerSecond{50e9}};
 
 OverlapConstants planted() {
   OverlapConstants constants;
-  constants.gemm = {1.23, 0.8};
+  constants.gemm = {1.23, 1};
   constants.attention = {1.1, 0.45};
   constants.compute_beside_host_copy = 1.12;
   constants.memory_kernel_beside_compute = 1.95;
@@ -25,7 +25,7 @@ OverlapConstants planted() {
 }
 
 OverlapRow row(OverlapTerm term, OverlapClass kernel, const Beside& beside, bool of_transfer = false) {
-  OverlapRow made{"", term, kernel, beside, of_transfer, 1, true};
+  OverlapRow made{"", term, kernel, beside, 0, of_transfer, 1, true};
   OverlapConstants constants = planted();
   if (!of_transfer) constants.transfer_beside_memory_kernel = 1;  // rows hold what transfers moved while together
   made.factor = predict(constants, kDevice, made);
@@ -60,7 +60,7 @@ TEST(OverlapFit, RecoversPlantedConstants) {
   const OverlapFit fit = fit_overlap(rows(), kDevice, {});
   const OverlapConstants expected = planted();
   EXPECT_NEAR(fit.constants.gemm.beside_memory_kernel, expected.gemm.beside_memory_kernel, 1e-7);
-  EXPECT_NEAR(fit.constants.gemm.multiprocessors_per_channel, 0.8, 1e-7);
+  EXPECT_NEAR(fit.constants.gemm.multiprocessors_per_channel, 1, 1e-7);
   EXPECT_NEAR(fit.constants.attention.beside_memory_kernel, 1.1, 1e-7);
   EXPECT_NEAR(fit.constants.attention.multiprocessors_per_channel, 0.45, 1e-7);
   EXPECT_NEAR(fit.constants.compute_beside_host_copy, 1.12, 1e-7);
@@ -84,7 +84,7 @@ TEST(OverlapFit, ARowMovesItsOwnConstantAlone) {
   off[0].factor *= 1.2;
   const OverlapFit fit = fit_overlap(off, kDevice, {});
   EXPECT_GT(fit.constants.gemm.beside_memory_kernel, 1.25);
-  EXPECT_NEAR(fit.constants.gemm.multiprocessors_per_channel, 0.8, 1e-7);
+  EXPECT_NEAR(fit.constants.gemm.multiprocessors_per_channel, 1, 1e-7);
   EXPECT_NEAR(fit.left_out[0], 1.23, 1e-6);
   EXPECT_GT(fit.left_out[10], 1.25);
   EXPECT_NEAR(fit.residuals.high, (1.23 * 1.2 - 1) / 0.23 - 1, 1e-5);
@@ -93,13 +93,13 @@ TEST(OverlapFit, ARowMovesItsOwnConstantAlone) {
 TEST(OverlapFit, NothingIsSpedUp) {
   std::vector<OverlapRow> faster = rows();
   for (OverlapRow& one : faster) {
-    if (one.term == OverlapTerm::kTransferBesideAttention || one.term == OverlapTerm::kGemmMultiprocessors) {
+    if (one.term == OverlapTerm::kTransferBesideAttention || one.term == OverlapTerm::kAttentionMultiprocessors) {
       one.factor = 0.98;
     }
   }
   const OverlapFit fit = fit_overlap(faster, kDevice, {});
   EXPECT_EQ(fit.constants.transfer_beside_attention, 1);
-  EXPECT_EQ(fit.constants.gemm.multiprocessors_per_channel, 0);
+  EXPECT_EQ(fit.constants.attention.multiprocessors_per_channel, 0);
 }
 
 TEST(OverlapFit, ConstantsWithoutRowsKeepThePrior) {
@@ -151,12 +151,14 @@ class TransferTables : public testing::Test {
 
 TEST_F(TransferTables, RowsAndTheirReferences) {
   // A cast sees 4 ranks send and receive 2 x 3/4 of 8 GB in 2 s.
-  write("overlap_covered.csv",
-        "gemm_x,all_gather,1000,default,2,10,13,5,6\ngemm_x,all_reduce,1000,16,2,10,12,5,6\n"
-        "gemm_x,peer_copy,1000,default,2,10,9,5,5\ncast_y,all_gather,8000000000,default,4,10,11,1000,2000\n");
+  write(
+      "overlap_covered.csv",
+      "gemm_4096x4096x64,all_gather,1000,default,2,10,13,5,6\ngemm_4096x4096x64,all_reduce,1000,16,2,10,12,5,6\n"
+      "gemm_4096x4096x64,peer_copy,1000,default,2,10,9,5,5\ncast_y,all_gather,8000000000,default,4,10,11,1000,2000\n");
   write("overlap_attention_covered.csv",
         "attn_z,alltoall,1000,default,2,10,14,5,8\nattn_z,alltoall,1000,2,2,10,7,5,8\n");
-  write("overlap.csv", "gemm_x,h2d_copy,1000,default,1,10,11,5,5\ngemm_x,d2d_copy,1000,default,1,10,11,5,5\n");
+  write("overlap.csv",
+        "gemm_4096x4096x64,h2d_copy,1000,default,1,10,11,5,5\ngemm_4096x4096x64,d2d_copy,1000,default,1,10,11,5,5\n");
   const Expected<std::vector<OverlapRow>> read = read_transfer_rows(folder_.string());
   ASSERT_TRUE(read);
   ASSERT_EQ(read->size(), 10U);
@@ -164,6 +166,7 @@ TEST_F(TransferTables, RowsAndTheirReferences) {
   EXPECT_EQ(gemm.term, OverlapTerm::kGemmMultiprocessors);
   EXPECT_EQ(gemm.beside.channels, 24);
   EXPECT_NEAR(gemm.factor, 1.3, 1e-12);
+  EXPECT_EQ(gemm.tiles, 32 * 16);
   EXPECT_EQ((*read)[1].term, OverlapTerm::kTransferBesideGemm);
   EXPECT_NEAR((*read)[1].factor, 1.2, 1e-12);
   EXPECT_EQ((*read)[2].beside.channels, 16);  // not NCCL's own number: nothing is said of the transfer
@@ -182,7 +185,7 @@ TEST_F(TransferTables, RowsAndTheirReferences) {
 }
 
 TEST_F(TransferTables, EveryFaultIsNamed) {
-  write("overlap_covered.csv", "softmax,all_gather,1,default,2,1,1,1,1\ngemm_x,all_gathr,1,default,2,1,1,1,1\n");
+  write("overlap_covered.csv", "softmax,all_gather,1,default,2,1,1,1,1\ngemm_1x1x1,all_gathr,1,default,2,1,1,1,1\n");
   const Expected<std::vector<OverlapRow>> faulty = read_transfer_rows(folder_.string());
   ASSERT_FALSE(faulty);
   ASSERT_EQ(faulty.error().size(), 4U);  // and two tables that cannot be read
@@ -202,9 +205,9 @@ TEST_F(TransferTables, EveryFaultIsNamed) {
 // longer than a third of the kernel, or on other than NCCL's own channels, says nothing.
 TEST_F(TransferTables, HoldsAreTheMedianOfShortCollectives) {
   write("overlap.csv",
-        "gemm_x,all_gather,1,default,2,10,10,1,10\ngemm_x,all_reduce,1,default,2,10,10,1,9\n"
-        "gemm_x,alltoall,1,default,2,10,10,1,1\ngemm_x,alltoall,1,16,2,10,10,1,1\n"
-        "gemm_x,alltoall,1,default,2,10,10,4,4\n");
+        "gemm_4096x4096x64,all_gather,1,default,2,10,10,1,10\ngemm_4096x4096x64,all_reduce,1,default,2,10,10,1,9\n"
+        "gemm_4096x4096x64,alltoall,1,default,2,10,10,1,1\ngemm_4096x4096x64,alltoall,1,16,2,10,10,1,1\n"
+        "gemm_4096x4096x64,alltoall,1,default,2,10,10,4,4\n");
   write("overlap_attention.csv", "attn_x,all_gather,1,default,2,10,10,1,1\n");
   OverlapConstants constants;
   ASSERT_TRUE(read_holds(folder_.string(), constants));

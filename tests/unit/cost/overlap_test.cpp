@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/cost/estimate.h"
+#include "sim/cost/kernel_features.h"
 #include "tests/unit/cost/sample_calibration.h"
 
 namespace longhaul {
@@ -40,6 +41,26 @@ TEST(OverlapModel, ChannelsTakeMultiprocessors) {
   EXPECT_EQ(model().kernel(OverlapClass::kHostCopy, beside), 1);
   beside.channels = 70;  // more than half: the kernel keeps its fair share
   EXPECT_EQ(model().kernel(OverlapClass::kAttention, beside), 2);
+}
+
+// 40 channels of half a multiprocessor leave 80 of 100: 250 tiles are 3 waves alone, and 4 + 1 beside them; 80 fit
+// beside them, 81 do not: 2 + 1 waves instead of 1, but no
+// more than twice the time. As measured of 4096 x 4096 (512 tiles) on 132 multiprocessors
+// beside 24 blocks: (5 + 1) / 4 = 1.5, and of 16384 x 14336 (7,168 tiles): (67 + 1) / 55 = 1.236.
+TEST(OverlapModel, AGemmRunsInWavesOfTiles) {
+  Beside beside;
+  beside.channels = 40;
+  EXPECT_NEAR(model().kernel(OverlapClass::kGemm, beside, 250), 5.0 / 3, 1e-12);
+  EXPECT_EQ(model().kernel(OverlapClass::kGemm, beside, 80), 1);
+  EXPECT_NEAR(model().kernel(OverlapClass::kGemm, beside, 81), 2, 1e-12);
+  EXPECT_EQ(model().kernel(OverlapClass::kGemm, {}, 81), 1);
+  EXPECT_NEAR(model().kernel(OverlapClass::kAttention, beside, 250), 100.0 / 60, 1e-12);
+  OverlapConstants constants;
+  constants.gemm.multiprocessors_per_channel = 1;
+  const OverlapModel h200(constants, 132, BytesPerSecond{4e12}, BytesPerSecond{40e9});
+  beside.channels = 24;
+  EXPECT_NEAR(h200.kernel(OverlapClass::kGemm, beside, gemm_tiles(4096, 4096)), 1.5, 1e-12);
+  EXPECT_NEAR(h200.kernel(OverlapClass::kGemm, beside, gemm_tiles(16384, 14336)), 68.0 / 55, 1e-12);
 }
 
 // 750 GB/s sent and received, twice over memory, slowed by 1.5: 1 of 4 TB/s is gone, 3 are left. Two host copies more:

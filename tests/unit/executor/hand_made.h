@@ -31,12 +31,14 @@ class FixedDurations : public OpDurations {
 
   OpDuration duration(const Schedule&, const OpInstance& at) const override {
     const bool host = at.op->stream == kCopyInStream || at.op->stream == kCopyOutStream;
-    return {Time::from_ps(rule(at)), host                               ? KernelKind::kCopyHostToDevice
-                                     : at.op->label.starts_with("gemm") ? KernelKind::kGemm
-                                                                        : KernelKind::kElementwise};
+    return {Time::from_ps(rule(at)),
+            host                               ? KernelKind::kCopyHostToDevice
+            : at.op->label.starts_with("gemm") ? KernelKind::kGemm
+                                               : KernelKind::kElementwise,
+            0};
   }
   Time launch() const override { return Time::from_ps(launch_ps); }
-  double kernel_slowdown(OverlapClass kernel, const Beside& beside) const override {
+  double kernel_slowdown(OverlapClass kernel, const Beside& beside, std::int64_t) const override {
     if (kernel == OverlapClass::kHostCopy) return 1;
     double slowdown = 1;
     if (beside.channels > 0) slowdown = std::max(slowdown, beside_communication);
