@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 #include <vector>
 
 #include "sim/cluster/cluster.h"
+#include "sim/network/collectives.h"
 #include "sim/network/flow_solver.h"
 
 namespace longhaul {
@@ -64,6 +66,23 @@ void BM_AllToAllAsOneTransfer(benchmark::State& state) {
   }
 }
 BENCHMARK(BM_AllToAllAsOneTransfer)->Arg(1024)->Unit(benchmark::kMicrosecond);
+
+// As studies do: made as NCCL would do it, its bytes those of the flows, run to its end.
+void BM_AllToAllMadeAndRun(benchmark::State& state) {
+  const Cluster cluster = cluster_of(state.range(0));
+  const Transfer sums = one_transfer(cluster);
+  std::vector<int> ranks(static_cast<std::size_t>(cluster.gpus()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  for (auto _ : state) {
+    Collectives collectives(cluster);
+    const Transfer whole = collectives.all_to_all(ranks, Bytes{kBytes});
+    FlowSolver solver(cluster);
+    solver.start(Time::zero(), whole, 0);
+    if (end_of(solver) != whole.alone) state.SkipWithError("not its time alone");
+    if (whole.loads != sums.loads) state.SkipWithError("not the bytes of its flows");
+  }
+}
+BENCHMARK(BM_AllToAllMadeAndRun)->Arg(1024)->Unit(benchmark::kMicrosecond);
 
 // Ends within a picosecond of the one transfer, or the benchmark fails.
 void BM_AllToAllAsFlows(benchmark::State& state) {
