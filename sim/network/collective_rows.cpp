@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -119,6 +120,20 @@ std::optional<PredictedCollective> Predictor::predict(const CollectiveRow& row) 
   return predicted;
 }
 
+// So that a table with other faults names its unknown GPUs as well: each once, at its first line.
+void add_unknown_gpus(const CsvTable& table, const std::string& file, const std::string& data_directory,
+                      Errors& errors) {
+  const std::optional<std::size_t> column = table.find("gpu");
+  if (!column) return;
+  std::set<std::string> seen;
+  for (const CsvRow& row : table.rows) {
+    const std::string& gpu = row.fields[*column];
+    if (gpu.empty() || !seen.insert(gpu).second) continue;
+    const auto device = find_device(gpu, data_directory, file, fmt::format("line {}/gpu", row.line));
+    if (!device) errors.insert(errors.end(), device.error().begin(), device.error().end());
+  }
+}
+
 }  // namespace
 
 double busbw_factor(NcclCollective collective, int ranks) {
@@ -181,8 +196,12 @@ Expected<CollectiveTable> predict_collectives(const std::string& csv, const std:
   const Expected<NcclConstants> constants = read_shipped_nccl(data_directory);
   if (!constants) return tl::unexpected(constants.error());
   Expected<std::vector<CollectiveRow>> rows = parse_collective_rows(csv, file);
-  if (!rows) return tl::unexpected(std::move(rows.error()));
-  const CsvTable table = read_csv(csv, file, errors);  // the fields as they are given; its faults are in `rows`
+  Errors repeated;  // in `rows` already
+  const CsvTable table = read_csv(csv, file, repeated);
+  if (!rows) {
+    if (!topology) add_unknown_gpus(table, file, data_directory, rows.error());
+    return tl::unexpected(std::move(rows.error()));
+  }
   for (const char* added : {"predicted_us", "predicted_busbw_GBps", "algorithm"}) {
     if (table.find(added)) {
       errors.push_back(

@@ -38,8 +38,8 @@ int Collectives::heads_of(const CommGroup& group) const {
   return std::clamp(found > 0 ? found : nics, 1, group.smallest);
 }
 
-Transfer Collectives::finish(const NcclTime& time, double extra_us, int largest) {
-  const ProtocolRate rate = protocol_rate(*constants_, machine_, cluster_->topology().nic, time, largest);
+Transfer Collectives::finish(const NcclTime& time, double extra_us, int largest, int far_peers) {
+  const ProtocolRate rate = protocol_rate(*constants_, machine_, cluster_->topology().nic, time, largest, far_peers);
   Transfer transfer;
   transfer.algorithm = time.algorithm;
   transfer.protocol = time.protocol;

@@ -79,7 +79,7 @@ class Collectives {
   NcclTime time_of(const CommGroup& group, NcclCollective collective, std::int64_t bytes) const;
   int heads_of(const CommGroup& group) const;
   // Takes the loads out of the sheet and sets all times.
-  Transfer finish(const NcclTime& time, double extra_us, int largest);
+  Transfer finish(const NcclTime& time, double extra_us, int largest, int far_peers = 0);
   Transfer gather_or_scatter(std::span<const int> ranks, std::int64_t part, bool scatter);
   Transfer ring_of_parts(std::span<const int> ranks, std::span<const Bytes> parts, bool scatter);
   Peers put_messages(std::span<const PeerMessage> messages);

@@ -5,6 +5,11 @@
 #include "sim/network/collectives.h"
 
 namespace longhaul {
+namespace {
+
+constexpr double kGiga = 1e9;
+
+}  // namespace
 
 // Of the busiest rank, each figure by itself.
 struct Collectives::Peers {
@@ -15,7 +20,6 @@ struct Collectives::Peers {
   std::int64_t near_message = 0;
   std::int64_t far_message = 0;
   std::int64_t near_bytes = 0;  // that one rank sends or receives
-  std::int64_t far_bytes = 0;
 };
 
 namespace {
@@ -26,7 +30,6 @@ struct Counts {
   int far_out = 0;
   int far_in = 0;
   std::int64_t near_received = 0;
-  std::int64_t far_received = 0;
 };
 
 }  // namespace
@@ -73,7 +76,6 @@ Collectives::Peers Collectives::put_messages(std::span<const PeerMessage> messag
     } else {
       ++from.far_out;
       ++to.far_in;
-      to.far_received += bytes;
       peers.far_message = std::max(peers.far_message, bytes);
     }
   }
@@ -82,7 +84,6 @@ Collectives::Peers Collectives::put_messages(std::span<const PeerMessage> messag
     peers.near = std::max({peers.near, counts[i].near_out, counts[i].near_in});
     peers.far = std::max({peers.far, counts[i].far_out, counts[i].far_in});
     peers.near_bytes = std::max({peers.near_bytes, traffic.sent_intra_node, counts[i].near_received});
-    peers.far_bytes = std::max({peers.far_bytes, traffic.sent_inter_node, counts[i].far_received});
   }
   return peers;
 }
@@ -96,7 +97,14 @@ NcclExchange Collectives::describe(const Peers& peers) const {
   exchange.near_message = static_cast<double>(peers.near_message);
   exchange.far_message = static_cast<double>(peers.far_message);
   exchange.near_bytes = static_cast<double>(peers.near_bytes);
-  exchange.far_bytes = static_cast<double>(peers.far_bytes);
+  // NCCL's model rates a GPU by its part of the NICs. What counts is what the NICs carry: a GPU that sends alone has a
+  // shared NIC to itself, and messages that all go to one rail meet on its NIC.
+  for (const LinkId id : sheet_.touched()) {
+    const LinkClass& kind = cluster_->link_classes()[cluster_->links()[static_cast<std::size_t>(id)].link_class];
+    if (kind.name != "nic") continue;
+    const double part = machine_.nic_rate * kGiga / kind.rated.value;
+    exchange.far_bytes = std::max(exchange.far_bytes, static_cast<double>(sheet_.load(id)) * part);
+  }
   return exchange;
 }
 
@@ -112,7 +120,7 @@ Transfer Collectives::exchange(std::span<const PeerMessage> messages) {
     if (message.from == message.to || message.bytes.value == 0) continue;
     extra_us = std::max(extra_us, wires_.message(message.from, message.to));
   }
-  return finish(nccl_time(*constants_, machine_, describe(peers)), extra_us, 1);
+  return finish(nccl_time(*constants_, machine_, describe(peers)), extra_us, 1, peers.far);
 }
 
 Transfer Collectives::all_to_all(std::span<const int> ranks, Bytes per_peer) {

@@ -36,10 +36,10 @@ double nvlink_part(const NcclConstants& constants, const NcclMachine& machine, c
 }
 
 // Of the rated NIC.
-double network_part(const NcclConstants& constants, const NcclMachine& machine, const NcclTime& time) {
-  const bool direct = time.algorithm == NcclAlgorithm::kDirect;
+double network_part(const NcclConstants& constants, const NcclMachine& machine, const NcclTime& time, int far_peers) {
+  const bool collide = time.algorithm == NcclAlgorithm::kDirect && far_peers > 1;
   return payload(time.protocol) *
-         constants.of(machine.network, direct ? NetworkTerm::kP2pEfficiency : NetworkTerm::kEfficiency);
+         constants.of(machine.network, collide ? NetworkTerm::kP2pEfficiency : NetworkTerm::kEfficiency);
 }
 
 // A PCIe link carries its rate whatever the protocol: it is the NIC that collisions and flags hold up.
@@ -56,9 +56,9 @@ double clamp_part(double part) { return part > 0 ? std::min(1.0, part) : 1; }
 }  // namespace
 
 ProtocolRate protocol_rate(const NcclConstants& constants, const NcclMachine& machine, const LinkClass& nic,
-                           const NcclTime& time, int largest) {
+                           const NcclTime& time, int largest, int far_peers) {
   return {clamp_part(nvlink_part(constants, machine, time, largest)),
-          clamp_part(network_part(constants, machine, time) / nic.efficiency)};
+          clamp_part(network_part(constants, machine, time, far_peers) / nic.efficiency)};
 }
 
 BytePhase byte_phase(const LoadSheet& sheet, const ProtocolRate& rate, double nccl_seconds) {

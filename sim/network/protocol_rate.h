@@ -21,9 +21,9 @@ struct ProtocolRate {
   double network = 1;  // NICs and what lies between them
 };
 
-// `largest`: members of the largest domain.
+// `largest`: members of the largest domain; `far_peers`: of a rank of an exchange, in other domains.
 ProtocolRate protocol_rate(const NcclConstants& constants, const NcclMachine& machine, const LinkClass& nic,
-                           const NcclTime& time, int largest);
+                           const NcclTime& time, int largest, int far_peers);
 
 struct BytePhase {
   double seconds = 0;  // `nccl_seconds`, or what the most loaded link needs if that is more

@@ -1,0 +1,148 @@
+#include "sim/network/collective_rows.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sim/network/shipped_nccl.h"
+#include "tests/unit/network/network_fixture.h"
+
+namespace longhaul {
+namespace {
+
+using testing::ElementsAre;
+
+const std::string kHeader = "collective,gpu,n_gpu,n_nodes,gpus_per_node,size_bytes,fabric,harness\n";
+
+Expected<CollectiveTable> predict(const std::string& rows) {
+  return predict_collectives(kHeader + rows, "t.csv", std::nullopt, LONGHAUL_SOURCE_ROOT);
+}
+
+std::vector<std::string> texts(const Expected<CollectiveTable>& table) {
+  std::vector<std::string> out;
+  if (table) return out;
+  for (const InputError& error : table.error()) out.push_back(error.to_string());
+  return out;
+}
+
+// A row's time is that of the transfer that the simulator would run: same ranks, same cluster.
+TEST(CollectiveRows, TimesAreThoseOfTransfers) {
+  const auto table = predict(
+      "all_reduce,H100-80GB,8,1,8,1048576,nvlink,\n"
+      "all_gather,H200,16,2,8,268435456,infiniband,nccl-tests\n"
+      "alltoall,GB300,64,16,4,1073741824,nvl72,\n"
+      "sendrecv,A100,8,1,8,1000,nvlink,pytorch\n");
+  ASSERT_TRUE(table) << table.error().front().to_string();
+  ASSERT_EQ(table->rows.size(), 4u);
+  const Cluster h100 = shipped_cluster("dgx-h100-ndr", 8);
+  const Cluster h200 = shipped_cluster("dgx-h200-ndr", 16);
+  const Cluster gb300 = shipped_cluster("gb300-nvl72", 64);
+  const Cluster a100 = shipped_cluster("dgx-a100-hdr", 8);
+  const Transfer reduce = Collectives(h100).all_reduce(rank_range(8), Bytes{1 << 20});
+  const Transfer gather = Collectives(h200).all_gather(rank_range(16), Bytes{(256 << 20) / 16});
+  const Transfer all = Collectives(gb300).all_to_all(rank_range(64), Bytes{(1 << 30) / 64});
+  const Transfer send = Collectives(a100).send_receive(rank_range(8), Bytes{1000});
+  EXPECT_DOUBLE_EQ(table->rows[0].us, reduce.alone.us());
+  EXPECT_DOUBLE_EQ(table->rows[1].us, gather.alone.us());
+  EXPECT_DOUBLE_EQ(table->rows[2].us, all.alone.us());
+  EXPECT_DOUBLE_EQ(table->rows[3].us, send.alone.us() + shipped_nccl().pytorch_us);
+  EXPECT_GT(shipped_nccl().pytorch_us, 0);
+  EXPECT_EQ(table->rows[0].algorithm, "ring LL");
+  EXPECT_EQ(table->rows[2].algorithm, "direct Simple");
+  // size / time x factor.
+  EXPECT_DOUBLE_EQ(table->rows[1].busbw_GBps, 268435456 / gather.alone.seconds() / 1e9 * 15 / 16);
+}
+
+// nccl-tests, doc/PERFORMANCE.md.
+TEST(CollectiveRows, BusBandwidthFactors) {
+  EXPECT_DOUBLE_EQ(busbw_factor(NcclCollective::kAllReduce, 8), 1.75);
+  for (const NcclCollective one :
+       {NcclCollective::kAllGather, NcclCollective::kReduceScatter, NcclCollective::kAllToAll}) {
+    EXPECT_DOUBLE_EQ(busbw_factor(one, 8), 0.875);
+  }
+  EXPECT_EQ(busbw_factor(NcclCollective::kSendRecv, 8), 1);
+  EXPECT_EQ(busbw_factor(NcclCollective::kBroadcast, 8), 1);
+}
+
+// Trays of four: 32 trays are two racks of 16, 64 GPUs each; the second rack's first GPU is number 72.
+TEST(CollectiveRows, RanksFillHostsAndSpreadOverDomains) {
+  const Topology rack = *read_topology("gb300-nvl72", LONGHAUL_SOURCE_ROOT);
+  const std::vector<int> two = nccl_tests_ranks(rack, 32, 128);
+  ASSERT_EQ(two.size(), 128u);
+  EXPECT_EQ(two[63], 63);
+  EXPECT_EQ(two[64], 72);
+  EXPECT_EQ(nccl_tests_ranks(rack, 16, 64), rank_range(64));
+  const Topology dgx = *read_topology("dgx-h100-ndr", LONGHAUL_SOURCE_ROOT);
+  EXPECT_THAT(nccl_tests_ranks(dgx, 2, 4), ElementsAre(0, 1, 8, 9));
+  EXPECT_THAT(nccl_tests_ranks(dgx, 2, 5), ElementsAre(0, 1, 2, 8, 9));
+}
+
+TEST(CollectiveRows, FieldsPassThrough) {
+  const auto table = predict_collectives(
+      "# a table\r\nnote,collective,gpu,n_gpu,n_nodes,gpus_per_node,size_bytes\r\n\r\n\"a, "
+      "b\",broadcast,h100,8,1,8,64\r\n",
+      "t.csv", std::nullopt, LONGHAUL_SOURCE_ROOT);
+  ASSERT_TRUE(table) << table.error().front().to_string();
+  ASSERT_EQ(table->rows.size(), 1u);
+  EXPECT_EQ(table->rows[0].fields[0], "a, b");
+  EXPECT_EQ(table->columns.size(), 7u);
+}
+
+TEST(CollectiveRows, OneGpuMovesNothing) {
+  const auto table = predict("all_reduce,h100,1,1,8,1024,,\n");
+  ASSERT_TRUE(table) << table.error().front().to_string();
+  EXPECT_EQ(table->rows[0].us, 0);
+  EXPECT_EQ(table->rows[0].busbw_GBps, 0);
+  EXPECT_EQ(table->rows[0].algorithm, "none");
+}
+
+// A topology that is given stands for all rows, whatever they call their GPU.
+TEST(CollectiveRows, AGivenTopologyStandsForAllRows) {
+  const std::optional<Topology> topology = *read_topology("a800-4x8", LONGHAUL_SOURCE_ROOT);
+  const auto table = predict_collectives(kHeader + "all_reduce,whatever,8,1,8,1024,strings,\n", "t.csv", topology,
+                                         LONGHAUL_SOURCE_ROOT);
+  ASSERT_TRUE(table) << table.error().front().to_string();
+  EXPECT_GT(table->rows[0].us, 0);
+  const auto wrong =
+      predict_collectives(kHeader + "all_reduce,x,4,1,4,1024,,\n", "t.csv", topology, LONGHAUL_SOURCE_ROOT);
+  EXPECT_THAT(texts(wrong), ElementsAre("t.csv: line 2: gpus_per_node is 4; expected 8, as a800-4x8 has"));
+}
+
+// Every fault of every row at once.
+TEST(CollectiveRows, EveryFaultIsNamed) {
+  const std::vector<std::string> errors =
+      texts(predict("all_reduc,H100-80GB,8,1,8,1024,,\n"
+                    "all_reduce,H100-80GB,8,1,8,-5,,\n"
+                    "all_reduce,H100-80GB,x,1,8,1e3x,,torch\n"
+                    "all_reduce,H100-80GB,32,2,8,1024,,\n"));
+  const std::string all = testing::PrintToString(errors);
+  EXPECT_THAT(all, testing::HasSubstr("line 2: collective is"));
+  EXPECT_THAT(all, testing::HasSubstr("line 3: size_bytes is"));
+  EXPECT_THAT(all, testing::HasSubstr("line 4: n_gpu is"));
+  EXPECT_THAT(all, testing::HasSubstr("line 4: size_bytes is"));
+  EXPECT_THAT(all, testing::HasSubstr("line 4: harness is"));
+  EXPECT_THAT(all, testing::HasSubstr("line 5: n_gpu is"));
+}
+
+TEST(CollectiveRows, UnknownMachinesAreNamedWithTheNearest) {
+  const std::vector<std::string> errors =
+      texts(predict("all_reduce,H10,8,1,8,1024,,\nall_reduce,H100-80GB,16,2,8,1024,infinband,\n"));
+  ASSERT_EQ(errors.size(), 2u);
+  EXPECT_THAT(errors[0], testing::StartsWith("t.csv: line 2/gpu: unknown GPU \"H10\"; expected one of "));
+  EXPECT_THAT(errors[0], testing::HasSubstr("did you mean \"H100\"?"));
+  EXPECT_THAT(errors[1], testing::HasSubstr("line 3/fabric"));
+  EXPECT_THAT(errors[1], testing::HasSubstr("did you mean \"infiniband\"?"));
+}
+
+TEST(CollectiveRows, ColumnsAreNeeded) {
+  const auto table =
+      predict_collectives("collective,gpu,ngpu,size_bytes,algorithm\n", "t.csv", std::nullopt, LONGHAUL_SOURCE_ROOT);
+  const std::string all = testing::PrintToString(texts(table));
+  for (const char* column : {"n_gpu", "n_nodes", "gpus_per_node"}) EXPECT_THAT(all, testing::HasSubstr(column));
+  const auto again = predict_collectives(kHeader.substr(0, kHeader.size() - 1) + ",algorithm\n", "t.csv", std::nullopt,
+                                         LONGHAUL_SOURCE_ROOT);
+  EXPECT_THAT(texts(again),
+              ElementsAre("t.csv: has a column \"algorithm\"; expected no such column: it is what is added"));
+}
+
+}  // namespace
+}  // namespace longhaul
