@@ -3,238 +3,320 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <optional>
 #include <vector>
 
 #include "reports/format.h"
+#include "reports/graph_svg.h"
+#include "reports/svg_parts.h"
 
 namespace longhaul {
 namespace {
 
-constexpr int kMaxNodes = 4;
 constexpr int kMaxGpus = 16;  // of a node that are drawn
-constexpr int kGpuWidth = 46;
-constexpr int kGpuHeight = 34;
-constexpr int kGap = 10;
-constexpr int kPad = 16;           // inside a node
-constexpr int kMargin = 24;        // of the picture, and between nodes
-constexpr int kFabricHeight = 26;  // NVSwitch, leaf and spine bars
-constexpr int kMaxLeaves = 8;      // that are drawn one by one
+constexpr int kMaxLeaves = 16;
+constexpr double kMargin = 24;
+constexpr double kPad = 16;
+constexpr double kGpuWidth = 52;
+constexpr double kGpuPitch = 64;
+constexpr double kGpuHeight = 34;
+constexpr double kBar = 28;    // height of a bar of switches
+constexpr double kGap = 38;    // between two levels
+constexpr double kMore = 172;  // width of what stands for the other nodes
 
-struct Box {
-  double x = 0, y = 0, width = 0, height = 0;
-  double middle() const { return x + width / 2; }
-};
-
-// Where everything stands. Heights grow downwards: network above, nodes below it, GPUs at the bottom of a node.
-struct Drawing {
-  const Cluster* cluster = nullptr;
-  int nodes = 0;  // drawn
-  int gpus = 0;   // drawn in each
-  int nics = 0;   // drawn in each
-  bool pairs = false;
-  double node_width = 0, node_height = 0, node_top = 0;
-  double width = 0, height = 0;
-  std::string frames;  // below everything
-  std::string body;
-
-  double node_x(int node) const { return kMargin + node * (node_width + kMargin); }
-};
-
-std::string rect(const Box& box, const char* style, const std::string& title = "") {
-  const std::string inner = title.empty() ? "" : "<title>" + escape_html(title) + "</title>";
-  return fmt::format(R"(<rect class="{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" rx="4">{}</rect>)", style,
-                     box.x, box.y, box.width, box.height, inner);
+std::string plural(int count, const std::string& what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
-std::string text(double x, double y, const std::string& content, const char* style = "",
-                 const char* anchor = "middle") {
-  return fmt::format(R"(<text class="{}" x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>)", style, x, y, anchor,
-                     escape_html(content));
-}
+std::string leaves_of(int count) { return count == 1 ? "1 leaf" : fmt::format("{} leaves", count); }
 
-std::string line(double x1, double y1, double x2, double y2, const char* style) {
-  return fmt::format(R"(<line class="{}" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>)", style, x1, y1, x2, y2);
-}
-
-std::string rate_text(const LinkClass& link) { return format_bytes(link.rated.value) + "/s"; }
-
-// GPUs in a row; the last place of a longer row says how many more there are.
-std::vector<Box> gpu_boxes(const Drawing& drawing, int node, double y) {
-  std::vector<Box> boxes;
-  for (int gpu = 0; gpu < drawing.gpus; ++gpu) {
-    boxes.push_back({drawing.node_x(node) + kPad + gpu * (kGpuWidth + kGap), y, kGpuWidth, kGpuHeight});
-  }
-  return boxes;
-}
-
-// A direct link between every two GPUs: arcs below the GPUs, the deeper the farther.
-std::string pair_links(const std::vector<Box>& gpus) {
-  std::string out;
-  for (std::size_t a = 0; a < gpus.size(); ++a) {
-    for (std::size_t b = a + 1; b < gpus.size(); ++b) {
-      const double y = gpus[a].y + gpus[a].height;
-      const double depth = y + 14 + 16 * static_cast<double>(b - a);
-      out += fmt::format(R"(<path class="nvlink" d="M{:.1f} {:.1f}C{:.1f} {:.1f} {:.1f} {:.1f} {:.1f} {:.1f}"/>)",
-                         gpus[a].middle(), y, gpus[a].middle(), depth, gpus[b].middle(), depth, gpus[b].middle(), y);
+// The first node with a link that is down, else the first with one that what-ifs change.
+int node_to_draw(const Cluster& cluster) {
+  std::optional<int> changed;
+  for (int node = 0; node < cluster.nodes(); ++node) {
+    const auto first = static_cast<std::size_t>(cluster.first_link_of_node(node));
+    const auto count = static_cast<std::size_t>(cluster.node_layout().links);
+    for (const Link& link : cluster.links().subspan(first, count)) {
+      if (link.down) return node;
+      if (!changed && svg_link_style(cluster, link, link, "") != "") changed = node;
     }
   }
-  return out;
+  return changed.value_or(0);
 }
 
-std::vector<Box> nic_boxes(const Drawing& drawing, int node, double y) {
-  std::vector<Box> boxes;
-  const double inner = drawing.node_width - 2 * kPad;
-  const double width = std::min<double>(kGpuWidth, inner / drawing.nics - 4);
-  for (int nic = 0; nic < drawing.nics; ++nic) {
-    const double middle = drawing.node_x(node) + kPad + inner * (nic + 0.5) / drawing.nics;
-    boxes.push_back({middle - width / 2, y, width, 18});
+class Picture {
+ public:
+  explicit Picture(const Cluster& cluster)
+      : cluster_(cluster),
+        topology_(cluster.topology()),
+        layout_(cluster.node_layout()),
+        fabric_(cluster.fabric_layout()),
+        node_(node_to_draw(cluster)) {
+    gpus_ = std::min(layout_.gpus, kMaxGpus);
+    nics_ = std::min(layout_.nics, kMaxGpus);
+    pairs_ = topology_.node_fabric == NodeFabric::kPairs;
+    wide_domain_ = cluster.gpus_per_domain() > layout_.gpus;
+    node_width_ = std::max(2 * kPad + std::max(gpus_, nics_) * kGpuPitch - (kGpuPitch - kGpuWidth), 420.0);
+    width_ = 2 * kMargin + node_width_ + (cluster.nodes() > 1 ? kMore : 0);
   }
-  return boxes;
-}
 
-std::string gpu_html(const Drawing& drawing, const std::vector<Box>& gpus, int node) {
-  std::string out;
-  const int per_node = drawing.cluster->gpus_per_node();
-  const int present = std::min(per_node, drawing.cluster->gpus() - node * per_node);
-  for (std::size_t gpu = 0; gpu < gpus.size(); ++gpu) {
-    const int local = static_cast<int>(gpu);
-    const bool last = local + 1 == drawing.gpus && drawing.gpus < per_node;
-    const Box& box = gpus[gpu];
+  std::string draw() {
+    double y = 66;
+    if (cluster_.nodes() > 1) y = add_network(y);
+    y = add_node(y);
+    y = add_notes(y + 26);
+    const std::string title =
+        fmt::format("{}: {} on {}", topology_.name, plural(cluster_.gpus(), "GPU"), plural(cluster_.nodes(), "node"));
+    const std::string head =
+        svg_text(kMargin, 32, title, "title") + svg_text(kMargin, 50, topology_.description, "small");
+    return svg_document(width_, y, title, topology_.description, head + lines_ + boxes_);
+  }
+
+ private:
+  const Link& node_link(int index) const {
+    return cluster_.links()[static_cast<std::size_t>(cluster_.first_link_of_node(node_) + index)];
+  }
+  double inner() const { return node_width_ - 2 * kPad; }
+  double gpu_middle(int gpu) const { return kMargin + kPad + inner() * (gpu + 0.5) / gpus_; }
+  double nic_middle(int nic) const { return kMargin + kPad + inner() * (nic + 0.5) / nics_; }
+
+  void add_link(int out, int in, double x1, double y1, double x2, double y2, const char* style) {
+    const Link& link = node_link(out);
+    lines_ += svg_line(x1, y1, x2, y2, svg_link_style(cluster_, link, node_link(in), style),
+                       fmt::format("{}: {} one way", link.name, svg_rate(link.bandwidth)));
+  }
+
+  // Cores, spines and leaves, from the top. Returns where the node begins.
+  double add_network(double y) {
+    const double width = width_ - 2 * kMargin;
+    if (!topology_.leaves()) {
+      leaves_ = {{kMargin, y, width, kBar}};
+      boxes_ += svg_labelled(leaves_[0], "fabric",
+                             fmt::format("network switch ({}), joins {}", technology_name(topology_.technology),
+                                         plural(cluster_.nodes(), "node")));
+      return y + kBar + kGap;
+    }
+    const int pod_nodes = topology_.leaves_per_pod * topology_.nodes_per_leaf;
+    if (topology_.leaves_per_pod > 0) {
+      const int pods = (cluster_.nodes() - 1) / pod_nodes + 1;
+      boxes_ += svg_labelled({kMargin, y, width, kBar}, "fabric",
+                             fmt::format("core, joins {}; {} up from each, {}:1", plural(pods, "pod"),
+                                         svg_rate(pod_rate()), format_number(topology_.spine_oversubscription, 1)));
+      lines_ += svg_line(kMargin + width / 2, y + kBar, kMargin + width / 2, y + kBar + kGap, "uplink");
+      y += kBar + kGap;
+    }
+    const int groups = (cluster_.nodes() - 1) / topology_.nodes_per_leaf + 1;
+    const int under = topology_.leaves_per_pod > 0 ? std::min(groups, topology_.leaves_per_pod) : groups;
+    const bool rails = topology_.network_fabric == NetworkFabric::kRails;
+    boxes_ += svg_labelled({kMargin, y, width, kBar}, "fabric", spine_label(under, rails));
+    y += kBar;
+    const int drawn = rails ? std::min(fabric_.rails, kMaxLeaves) : 1;
+    for (int leaf = 0; leaf < drawn; ++leaf) {
+      const double pitch = rails ? inner() / drawn : node_width_;
+      const double left = rails ? kMargin + kPad : kMargin;
+      const Box box{left + leaf * pitch + 4, y + kGap, pitch - 8, kBar};
+      leaves_.push_back(box);
+      lines_ += svg_line(box.middle(), y, box.middle(), box.y, uplink_style(leaf));
+      if (leaf == 0) rates_ += svg_text(box.middle() + 6, y + kGap / 2 + 4, svg_rate(leaf_rate()), "rate");
+      boxes_ += svg_labelled(box, "fabric", rails ? fmt::format("leaf {}", leaf) : "leaf", "",
+                             fmt::format("leaf {}: {} of {}", leaf, rails ? "NIC of this number" : "all NICs",
+                                         plural(topology_.nodes_per_leaf, "node")));
+    }
+    if (groups > 1) {
+      boxes_ += svg_text(kMargin + node_width_ + 12, y + kGap + 18,
+                         fmt::format("+ {} more such leaf group{}", groups - 1, groups == 2 ? "" : "s"), "name");
+    }
+    return y + kGap + kBar + kGap;
+  }
+
+  std::string spine_label(int leaf_groups, bool rails) const {
+    const std::string apart = topology_.routing == Routing::kHash ? plural(fabric_.spines, "spine") : "spine";
+    const std::string leaves = rails ? fmt::format("{} a rail", leaves_of(leaf_groups)) : leaves_of(leaf_groups);
+    return fmt::format("{} ({}){}: {}; {}", apart, technology_name(topology_.technology),
+                       topology_.leaves_per_pod > 0 ? " of a pod" : "", leaves,
+                       topology_.oversubscription > 1
+                           ? fmt::format("{}:1 oversubscribed", format_number(topology_.oversubscription, 1))
+                           : "non-blocking");
+  }
+
+  // What a leaf and a pod have upwards, as rated, all parallel links together.
+  BytesPerSecond leaf_rate() const { return {cluster_.link_classes()[kLeafClass].rated.value * fabric_.spines}; }
+  BytesPerSecond pod_rate() const {
+    return {cluster_.link_classes()[kSpineClass].rated.value * fabric_.spines * fabric_.cores};
+  }
+
+  // Of the leaf above the node that is drawn.
+  std::string uplink_style(int rail) const {
+    if (fabric_.links_per_leaf == 0) return "uplink";
+    std::string style = "uplink";
+    const LinkId base = cluster_.first_link_of_leaf(fabric_.leaf_of(node_));
+    for (int spine = 0; spine < fabric_.spines && style == "uplink"; ++spine) {
+      const auto out = static_cast<std::size_t>(base + fabric_.leaf_out(rail, spine));
+      style = svg_link_style(cluster_, cluster_.links()[out], cluster_.links()[out + 1], "uplink");
+    }
+    return style;
+  }
+
+  double add_node(double top) {
+    const double nic_y = top + 32;
+    const double gpu_y = nic_y + 18 + 34;
+    const double below = gpu_y + kGpuHeight;
+    const double switch_y = below + 32;
+    const double inside = pairs_ ? below + 26 + 14 * gpus_ : wide_domain_ ? below + 14 : switch_y + kBar + kPad;
+    boxes_ += svg_rect({kMargin, top, node_width_, inside - top}, "node");
+    boxes_ += svg_text(kMargin + kPad, top + 20, fmt::format("node {} of {}", node_, cluster_.nodes()), "name");
+    for (int nic = 0; nic < nics_; ++nic) add_nic(nic, nic_y);
+    if (layout_.nics > nics_) {
+      boxes_ += svg_text(kMargin + node_width_ - kPad, top + 20, fmt::format("+ {} more NICs", layout_.nics - nics_),
+                         "small", "end");
+    }
+    for (int gpu = 0; gpu < gpus_; ++gpu) add_gpu(gpu, nic_y + 18, gpu_y, switch_y);
+    double bottom = inside;
+    if (pairs_) add_pairs(below);
+    if (!pairs_) bottom = add_nvswitch(switch_y, inside);
+    add_others(top, inside);
+    boxes_ += rates_;
+    return bottom;
+  }
+
+  void add_nic(int nic, double y) {
+    const double x = nic_middle(nic);
+    const double width = std::min(kGpuWidth, inner() / nics_ - 4);
+    if (!leaves_.empty()) {
+      const bool own = fabric_.rails > 1 && nic < static_cast<int>(leaves_.size());
+      const Box& leaf = leaves_[own ? static_cast<std::size_t>(nic) : 0];
+      const double to = own ? leaf.middle() : x;
+      add_link(layout_.nic_out(nic), layout_.nic_in(nic), x, y, to, leaf.bottom(), "network");
+      if (nic == 0) {
+        rates_ +=
+            svg_text(x + 6, leaf.bottom() + kGap / 2 + 4, svg_rate(cluster_.link_classes()[kNicClass].rated), "rate");
+      }
+    }
+    const int bundled = layout_.ports == 1 ? topology_.nics_per_gpu() : 1;
+    boxes_ += svg_labelled({x - width / 2, y, width, 18}, "nic",
+                           bundled > 1 ? fmt::format("{} NICs", bundled) : fmt::format("NIC {}", nic), "on-nic",
+                           fmt::format("{}: {} one way", node_link(layout_.nic_out(nic)).name,
+                                       svg_rate(node_link(layout_.nic_out(nic)).bandwidth)));
+  }
+
+  void add_gpu(int gpu, double nic_bottom, double y, double switch_y) {
+    const double x = gpu_middle(gpu);
+    const int rank = node_ * layout_.gpus + gpu;
+    const bool used = rank < cluster_.gpus();
+    const bool last = gpu + 1 == gpus_ && gpus_ < layout_.gpus;
+    const Box box{x - kGpuWidth / 2, y, kGpuWidth, kGpuHeight};
+    for (int port = 0; port < layout_.ports; ++port) {
+      const int nic = layout_.nic_of(gpu, port);
+      if (nic >= nics_) continue;
+      if (topology_.pcie) {
+        add_link(layout_.pcie_out(gpu), layout_.pcie_in(gpu), x, y, nic_middle(nic), nic_bottom, "pcie");
+      } else {
+        lines_ += svg_line(x, y, nic_middle(nic), nic_bottom, "pcie");
+      }
+    }
+    if (gpu == 0 && topology_.pcie) rates_ += svg_text(x + 6, y - 8, svg_rate(topology_.pcie->rated), "rate");
+    if (!pairs_) {
+      add_link(layout_.nvlink_up(gpu), layout_.nvlink_down(gpu), x, y + kGpuHeight, x, switch_y, "nvlink");
+      if (gpu == 0) rates_ += svg_text(x + 6, y + kGpuHeight + 20, svg_rate(topology_.nvlink.rated), "rate");
+    }
     if (last) {
-      out += rect(box, "more") + text(box.middle(), box.y + 21, fmt::format("+{}", per_node - local), "small");
-      continue;
-    }
-    const bool used = local < present;
-    const std::string title = used ? fmt::format("rank {}: node {}, GPU {}", node * per_node + local, node, local)
-                                   : fmt::format("node {}, GPU {}: not used", node, local);
-    out += rect(box, used ? "gpu" : "gpu idle", title);
-    out += text(box.middle(), box.y + 21, fmt::format("GPU {}", local), used ? "on-gpu" : "small");
-  }
-  return out;
-}
-
-// NICs at the top of a node, GPUs below, the fabric at the bottom. Returns where the NICs stand.
-std::vector<Box> add_node(Drawing& drawing, int node) {
-  const Topology& topology = drawing.cluster->topology();
-  const Box frame{drawing.node_x(node), drawing.node_top, drawing.node_width, drawing.node_height};
-  drawing.frames += rect(frame, "node");
-  drawing.body += text(frame.x + kPad, frame.y + 22, fmt::format("node {}", node), "name", "start");
-  const std::vector<Box> nics = nic_boxes(drawing, node, frame.y + 32);
-  const std::vector<Box> gpus = gpu_boxes(drawing, node, frame.y + 78);
-  for (std::size_t gpu = 0; gpu < gpus.size(); ++gpu) {
-    const std::size_t nic =
-        gpu * static_cast<std::size_t>(topology.nics_per_node) / static_cast<std::size_t>(topology.gpus_per_node);
-    if (nic < nics.size()) {
-      drawing.body += line(gpus[gpu].middle(), gpus[gpu].y, nics[nic].middle(), nics[nic].y + nics[nic].height, "pcie");
+      boxes_ += svg_labelled(box, "more", fmt::format("+{}", layout_.gpus - gpu), "small");
+    } else {
+      boxes_ += svg_labelled(box, used ? "gpu" : "gpu idle", fmt::format("GPU {}", gpu), used ? "on-gpu" : "small",
+                             used ? fmt::format("rank {}", rank) : "not used");
     }
   }
-  for (std::size_t nic = 0; nic < nics.size(); ++nic) {
-    drawing.body += rect(nics[nic], "nic", fmt::format("NIC {}, {} one way", nic, rate_text(topology.nic)));
-    if (nics[nic].width >= 30) drawing.body += text(nics[nic].middle(), nics[nic].y + 13, "NIC", "on-nic");
-  }
-  if (drawing.pairs) {
-    drawing.body += pair_links(gpus);
-  } else {
-    const Box fabric{frame.x + kPad, gpus[0].y + kGpuHeight + 22, frame.width - 2 * kPad, kFabricHeight};
-    for (const Box& gpu : gpus) {
-      drawing.body += line(gpu.middle(), gpu.y + gpu.height, gpu.middle(), fabric.y, "nvlink");
+
+  // A direct link between every two GPUs: arcs below them, the deeper the farther.
+  void add_pairs(double y) {
+    for (int a = 0; a < gpus_; ++a) {
+      for (int b = a + 1; b < gpus_; ++b) {
+        const double depth = y + 10 + 17 * (b - a);
+        const std::string style =
+            svg_link_style(cluster_, node_link(layout_.nvlink(a, b)), node_link(layout_.nvlink(b, a)), "nvlink");
+        lines_ += fmt::format(R"(<path class="{}" d="M{:.1f} {:.1f}C{:.1f} {:.1f} {:.1f} {:.1f} {:.1f} {:.1f}"/>)",
+                              style, gpu_middle(a), y, gpu_middle(a), depth, gpu_middle(b), depth, gpu_middle(b), y);
+      }
     }
-    drawing.body += rect(fabric, "fabric");
-    drawing.body +=
-        text(fabric.middle(), fabric.y + 17, "NVSwitch, " + rate_text(topology.nvlink) + " a GPU, one way", "small");
+    rates_ += svg_text(kMargin + kPad, y + 18 + 14 * gpus_,
+                       fmt::format("{} between every two GPUs", svg_rate(topology_.nvlink.rated)), "rate");
   }
-  drawing.body += gpu_html(drawing, gpus, node);
-  return nics;
-}
 
-// One bar that every NIC hangs on.
-void add_single_switch(Drawing& drawing, const std::vector<std::vector<Box>>& nics) {
-  const Box bar{kMargin, 62, drawing.width - 2 * kMargin, kFabricHeight};
-  std::string lines;
-  for (const auto& node : nics) {
-    for (const Box& nic : node) lines += line(nic.middle(), nic.y, nic.middle(), bar.y + bar.height, "network");
-  }
-  drawing.body = lines + drawing.body + rect(bar, "fabric");
-  drawing.body += text(bar.middle(), bar.y + 17, "network switch", "small");
-}
-
-// A leaf a rail, the spine above them. All nodes that are drawn hang on the first leaf of each rail.
-void add_rails(Drawing& drawing, const std::vector<std::vector<Box>>& nics) {
-  const Topology& topology = drawing.cluster->topology();
-  const Box spine{kMargin, 52, drawing.width - 2 * kMargin, kFabricHeight};
-  const int leaves = std::min(drawing.nics, kMaxLeaves);
-  const double pitch = (drawing.width - 2 * kMargin) / leaves;
-  std::string lines, boxes;
-  for (int leaf = 0; leaf < leaves; ++leaf) {
-    const Box box{kMargin + leaf * pitch + 4, spine.y + spine.height + 26, pitch - 8, kFabricHeight};
-    lines += line(box.middle(), spine.y + spine.height, box.middle(), box.y, "network");
-    for (const auto& node : nics) {
-      const Box& nic = node[static_cast<std::size_t>(leaf)];
-      lines += line(nic.middle(), nic.y, box.middle(), box.y + box.height, "network");
+  // Inside the node, or below all nodes of a domain. Returns the bottom of everything.
+  double add_nvswitch(double y, double inside) {
+    const Box bar{kMargin + (wide_domain_ ? 0 : kPad), y, wide_domain_ ? width_ - 2 * kMargin : inner(), kBar};
+    if (!wide_domain_) {
+      boxes_ += svg_labelled(bar, "fabric", "NVSwitch");
+      return inside;
     }
-    boxes += rect(box, "fabric") + text(box.middle(), box.y + 17, fmt::format("leaf {}", leaf), "small");
+    const int nodes = std::min(cluster_.nodes(), cluster_.gpus_per_domain() / layout_.gpus);
+    const std::string joins = fmt::format("NVSwitch system of an NVLink domain: {} of {} GPUs, {} GPUs",
+                                          plural(nodes, "node"), layout_.gpus, nodes * layout_.gpus);
+    if (!topology_.nvswitch) {
+      boxes_ += svg_labelled(bar, "fabric", joins);
+      return bar.bottom();
+    }
+    boxes_ += svg_labelled({kMargin, y, node_width_, kBar}, "fabric", "NVSwitches of the node");
+    add_link(layout_.nvswitch_up(), layout_.nvswitch_down(), kMargin + 60, y + kBar, kMargin + 60, y + kBar + kGap,
+             "nvlink");
+    rates_ += svg_text(kMargin + 66, y + kBar + 22, svg_rate(topology_.nvswitch->rated), "rate");
+    const Box second{bar.x, y + kBar + kGap, bar.width, kBar};
+    boxes_ += svg_labelled(second, "fabric", joins);
+    return second.bottom();
   }
-  const int leaf_groups =
-      (drawing.cluster->nodes() + topology.nodes_per_leaf - 1) / std::max(topology.nodes_per_leaf, 1);
-  std::string label = "spine";
-  if (topology.oversubscription > 1)
-    label += fmt::format(", {}:1 oversubscribed", format_number(topology.oversubscription, 1));
-  if (leaf_groups > 1) label += fmt::format(", {} leaves a rail", leaf_groups);
-  drawing.body =
-      lines + drawing.body + boxes + rect(spine, "fabric") + text(spine.middle(), spine.y + 17, label, "small");
-}
 
-constexpr const char* kStyle =
-    "<style>svg{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;background:#fff}"
-    "text{font-size:11px;fill:#1c2127}.title{font-size:18px;font-weight:650}.name{font-weight:600;font-size:12px}"
-    ".small{fill:#626b75}.on-gpu{fill:#fff}.on-nic{font-size:10px}.node{fill:#f6f7f8;stroke:#cfd4da}.gpu{fill:#3a6db3}."
-    "idle{fill:#e3e6ea}"
-    ".more{fill:none;stroke:#8b929b;stroke-dasharray:3 3}.nic{fill:#de8a2c}.fabric{fill:#e8eef6;stroke:#a9bcd6}"
-    ".nvlink{stroke:#3a6db3;stroke-width:1.5;fill:none;opacity:.7}.pcie{stroke:#8b929b}"
-    ".network{stroke:#de8a2c;opacity:.55}</style>";
+  void add_others(double top, double bottom) {
+    const int others = cluster_.nodes() - 1;
+    if (others < 1) return;
+    const double x = kMargin + node_width_ + 16;
+    for (int i = std::min(others, 3) - 1; i >= 0; --i) {
+      boxes_ += svg_rect({x + 6.0 * i, top + 6.0 * i, kMore - 34, bottom - top - 12}, "more");
+    }
+    boxes_ += svg_text(x + 10, top + 24, fmt::format("+ {} more node{}", others, others == 1 ? "" : "s"), "name");
+    if (!wide_domain_) return;
+    const int same = std::min(cluster_.nodes(), cluster_.gpus_per_domain() / layout_.gpus) - 1;
+    boxes_ += svg_text(x + 10, top + 42, fmt::format("{} in this domain", same), "small");
+    boxes_ +=
+        svg_text(x + 10, top + 58,
+                 fmt::format("{} NVLink domain{}", cluster_.domains(), cluster_.domains() == 1 ? "" : "s"), "small");
+  }
+
+  // Device, NICs, and the what-ifs. Returns the height of the picture.
+  double add_notes(double y) {
+    const auto note = [&](const std::string& text) {
+      boxes_ += svg_text(kMargin, y, text, "small");
+      y += 16;
+    };
+    note(fmt::format("{} GPUs; NVLink: {} of a GPU, {} one way", topology_.device.name,
+                     plural(topology_.nvlink_links, "link"), svg_rate(topology_.nvlink_rate_per_gpu())));
+    note(fmt::format("{} a node, {} each, one way, {}", plural(topology_.nics_per_node, "NIC"),
+                     svg_rate(topology_.nic.rated), technology_name(topology_.technology)));
+    note("rates as rated; what NCCL reaches of them: longhaul topology");
+    for (const WhatIf& what_if : topology_.what_ifs) note("what if: " + what_if.to_string());
+    return y + 6;
+  }
+
+  const Cluster& cluster_;
+  const Topology& topology_;
+  const NodeLayout& layout_;
+  const FabricLayout& fabric_;
+  int node_;      // that is drawn
+  int gpus_ = 0;  // drawn
+  int nics_ = 0;
+  bool pairs_ = false;
+  bool wide_domain_ = false;
+  double node_width_ = 0;
+  double width_ = 0;
+  std::vector<Box> leaves_;  // or the one switch
+  std::string lines_;        // below the boxes
+  std::string boxes_;
+  std::string rates_;  // above everything
+};
 
 }  // namespace
 
 std::string topology_svg(const Cluster& cluster) {
-  const Topology& topology = cluster.topology();
-  Drawing drawing;
-  drawing.cluster = &cluster;
-  drawing.nodes = std::min(cluster.nodes(), kMaxNodes);
-  drawing.gpus = std::min(topology.gpus_per_node, kMaxGpus);
-  drawing.nics = std::min(topology.nics_per_node, kMaxGpus);
-  drawing.pairs = topology.node_fabric == NodeFabric::kPairs;
-  drawing.node_width = std::max(2.0 * kPad + drawing.gpus * (kGpuWidth + kGap) - kGap, 260.0);
-  drawing.node_height = 112 + (drawing.pairs ? 22 + 16.0 * drawing.gpus : 22 + kFabricHeight + kPad);
-  const bool rails = topology.network_fabric == NetworkFabric::kRails && cluster.nodes() > 1;
-  drawing.node_top = cluster.nodes() == 1 ? 52 : rails ? 190 : 130;
-  const int hidden = cluster.nodes() - drawing.nodes;
-  drawing.width = std::max(drawing.node_x(drawing.nodes) + (hidden > 0 ? 130 : 0), 460.0);
-  drawing.height = drawing.node_top + drawing.node_height + 54;
-
-  std::vector<std::vector<Box>> nics;
-  for (int node = 0; node < drawing.nodes; ++node) nics.push_back(add_node(drawing, node));
-  if (cluster.nodes() > 1 && rails) add_rails(drawing, nics);
-  if (cluster.nodes() > 1 && !rails) add_single_switch(drawing, nics);
-  if (hidden > 0) {
-    drawing.body += text(drawing.node_x(drawing.nodes), drawing.node_top + drawing.node_height / 2,
-                         fmt::format("+ {} more nodes", hidden), "name", "start");
-  }
-  const std::string nvlink = fmt::format("NVLink {} one way, {}", rate_text(topology.nvlink),
-                                         drawing.pairs ? "a link between every two GPUs" : "each GPU to the NVSwitch");
-  const std::string nic = fmt::format("{} NIC{} a node, {} each, one way", topology.nics_per_node,
-                                      topology.nics_per_node == 1 ? "" : "s", rate_text(topology.nic));
-  const std::string title =
-      fmt::format("{}: {} GPU{} on {} node{}", topology.name, cluster.gpus(), cluster.gpus() == 1 ? "" : "s",
-                  cluster.nodes(), cluster.nodes() == 1 ? "" : "s");
-  const double foot = drawing.node_top + drawing.node_height + 24;
-  const std::string notes = text(kMargin, foot, topology.device.name + ". " + nvlink + ".", "small", "start") +
-                            text(kMargin, foot + 16, nic + ".", "small", "start");
-  return fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "
-      "height=\"{1:.0f}\" role=\"img\"><title>{2}</title><desc>{3}; {4}.</desc>{5}{6}{7}{8}{9}</svg>\n",
-      drawing.width, drawing.height, escape_html(title), escape_html(nvlink), escape_html(nic), kStyle,
-      text(kMargin, 32, title, "title", "start"), drawing.frames, drawing.body, notes);
+  return cluster.topology().graph ? graph_svg(cluster) : Picture(cluster).draw();
 }
 
 }  // namespace longhaul

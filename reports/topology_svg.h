@@ -1,6 +1,8 @@
-// A picture of a cluster as a stand-alone SVG: nodes with their GPUs, the fabric inside a node, NICs, and the network.
+// A picture of a cluster as a stand-alone SVG: one node in detail (GPUs, NVLink, PCIe, NICs), its NVLink domain, the
+// switches above it, counts of everything that is not drawn, and the rates of each kind of link.
 //
-// Shows up to four nodes, then how many more there are. Ignores: rates of single links that differ inside a class.
+// The node drawn is the first with a link down, else the first that what-ifs change, else the first. Same cluster, same
+// bytes.
 #pragma once
 
 #include <string>

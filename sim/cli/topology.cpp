@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "reports/topology_svg.h"
@@ -23,13 +24,22 @@ struct Options {
 
 const char* scope_text(LinkScope scope) { return scope == LinkScope::kIntraNode ? "inside a node" : "between nodes"; }
 
+// The asked route, or one to each kind of place: the next GPU, the next node, NVLink domain, leaf and pod.
 std::vector<RouteSummary> routes(const Cluster& cluster, const Options& options) {
   if (options.route.size() == 2) return {describe_route(cluster, options.route[0], options.route[1])};
+  const Topology& shape = cluster.topology();
+  const std::int64_t node = cluster.gpus_per_node();
+  const std::int64_t domain = cluster.gpus_per_domain();
+  const std::int64_t leaf = shape.leaves() ? node * shape.nodes_per_leaf : 0;
+  const std::int64_t pod = leaf * shape.leaves_per_pod;
+  std::vector<std::int64_t> targets;
+  for (const std::int64_t to : {std::int64_t{1}, node, domain, domain + 1, leaf, pod}) {
+    const bool is_new = std::find(targets.begin(), targets.end(), to) == targets.end();
+    if (to > 0 && to < cluster.gpus() && is_new) targets.push_back(to);
+  }
+  std::sort(targets.begin(), targets.end());
   std::vector<RouteSummary> list;
-  const int node = cluster.gpus_per_node();
-  if (cluster.gpus() > 1) list.push_back(describe_route(cluster, 0, 1));
-  if (cluster.gpus() > node) list.push_back(describe_route(cluster, 0, node));
-  if (cluster.gpus() > node + 1) list.push_back(describe_route(cluster, 0, node + 1));
+  for (const std::int64_t to : targets) list.push_back(describe_route(cluster, 0, static_cast<int>(to)));
   return list;
 }
 
@@ -40,7 +50,13 @@ Json summary_json(const TopologySummary& summary, const std::vector<RouteSummary
                {"gpus", summary.gpus},
                {"nodes", summary.nodes},
                {"gpus_per_node", summary.gpus_per_node},
+               {"gpus_per_domain", summary.gpus_per_domain},
+               {"network", summary.technology},
                {"bisection_GBps", summary.bisection.value / 1e9}};
+  json["bisections"] = Json::array();
+  for (const LevelBisection& level : summary.bisections) {
+    json["bisections"].push_back({{"level", level.level}, {"gpus", level.gpus}, {"GBps", level.rate.value / 1e9}});
+  }
   json["links"] = Json::array();
   for (const LinkClassSummary& link : summary.link_classes) {
     json["links"].push_back({{"name", link.name},
@@ -48,13 +64,21 @@ Json summary_json(const TopologySummary& summary, const std::vector<RouteSummary
                              {"count", link.links},
                              {"rated_GBps", link.rated.value / 1e9},
                              {"effective_GBps", link.effective.value / 1e9},
-                             {"latency_us", link.latency.us()}});
+                             {"latency_us", link.latency.us()},
+                             {"changed", link.changed}});
   }
+  json["what_if"] = summary.what_ifs;
   json["routes"] = Json::array();
   for (const RouteSummary& route : list) {
+    Json hops = Json::array();
+    for (const Hop& hop : route.hops) {
+      hops.push_back(
+          {{"link", hop.link}, {"bandwidth_GBps", hop.bandwidth.value / 1e9}, {"latency_us", hop.latency.us()}});
+    }
     json["routes"].push_back({{"from", route.from},
                               {"to", route.to},
                               {"links", route.links},
+                              {"hops", std::move(hops)},
                               {"bandwidth_GBps", route.bandwidth.value / 1e9},
                               {"latency_us", route.latency.us()}});
   }
@@ -62,38 +86,53 @@ Json summary_json(const TopologySummary& summary, const std::vector<RouteSummary
 }
 
 std::string summary_csv(const TopologySummary& summary) {
-  std::string text = "link,scope,count,rated_GBps,effective_GBps,latency_us\n";
+  std::string text = "link,scope,count,rated_GBps,effective_GBps,latency_us,changed\n";
   for (const LinkClassSummary& link : summary.link_classes) {
-    text += fmt::format("{},{},{},{},{},{}\n", link.name, scope_text(link.scope), link.links, link.rated.value / 1e9,
-                        link.effective.value / 1e9, link.latency.us());
+    text += fmt::format("{},{},{},{:.9g},{:.9g},{:.9g},{}\n", link.name, scope_text(link.scope), link.links,
+                        link.rated.value / 1e9, link.effective.value / 1e9, link.latency.us(), link.changed);
+  }
+  return text;
+}
+
+std::string route_text(const RouteSummary& route) {
+  std::string text = fmt::format("\n  rank {} to {}: {:.1f} GB/s, {:.2f} us\n", route.from, route.to,
+                                 route.bandwidth.value / 1e9, route.latency.us());
+  for (const Hop& hop : route.hops) {
+    text +=
+        fmt::format("    {:<20} {:>10.1f} GB/s {:>8.2f} us\n", hop.link, hop.bandwidth.value / 1e9, hop.latency.us());
   }
   return text;
 }
 
 std::string summary_table(const TopologySummary& summary, const std::vector<RouteSummary>& list) {
-  std::string text =
-      fmt::format("{}: {}\n{} GPU{} ({}) in {} node{} of {}\nbisection: {:.1f} GB/s one way\n\n", summary.name,
-                  summary.description, summary.gpus, summary.gpus == 1 ? "" : "s", summary.device, summary.nodes,
-                  summary.nodes == 1 ? "" : "s", summary.gpus_per_node, summary.bisection.value / 1e9);
-  text += fmt::format("  {:<12} {:<14} {:>8} {:>12} {:>14} {:>11}\n", "link", "scope", "count", "rated GB/s",
-                      "effective GB/s", "latency us");
+  std::string text = fmt::format("{}: {}\n{} GPU{} ({}) in {} node{} of {}, {}\n", summary.name, summary.description,
+                                 summary.gpus, summary.gpus == 1 ? "" : "s", summary.device, summary.nodes,
+                                 summary.nodes == 1 ? "" : "s", summary.gpus_per_node, summary.technology);
+  if (summary.gpus_per_domain > summary.gpus_per_node) {
+    text += fmt::format("NVLink domains of {} GPUs\n", summary.gpus_per_domain);
+  }
+  for (const std::string& what_if : summary.what_ifs) text += fmt::format("what if: {}\n", what_if);
+  text += fmt::format("\n  {:<12} {:<14} {:>8} {:>12} {:>14} {:>11} {:>8}\n", "link", "scope", "count", "rated GB/s",
+                      "effective GB/s", "latency us", "changed");
   for (const LinkClassSummary& link : summary.link_classes) {
-    text += fmt::format("  {:<12} {:<14} {:>8} {:>12.1f} {:>14.1f} {:>11.2f}\n", link.name, scope_text(link.scope),
-                        link.links, link.rated.value / 1e9, link.effective.value / 1e9, link.latency.us());
+    text +=
+        fmt::format("  {:<12} {:<14} {:>8} {:>12.1f} {:>14.1f} {:>11.2f} {:>8}\n", link.name, scope_text(link.scope),
+                    link.links, link.rated.value / 1e9, link.effective.value / 1e9, link.latency.us(), link.changed);
   }
-  text += "\n";
-  for (const RouteSummary& route : list) {
-    text += fmt::format("  rank {} to {}: {}; {:.1f} GB/s, {:.2f} us\n", route.from, route.to,
-                        fmt::join(route.links, " "), route.bandwidth.value / 1e9, route.latency.us());
+  text += fmt::format("\n  {:<14} {:>8} {:>22}\n", "bisection of", "GPUs", "GB/s one way");
+  for (const LevelBisection& level : summary.bisections) {
+    text += fmt::format("  {:<14} {:>8} {:>22.1f}\n", level.level, level.gpus, level.rate.value / 1e9);
   }
+  for (const RouteSummary& route : list) text += route_text(route);
   return text;
 }
 
 int topology(const Options& options) {
   const Expected<Topology> read = read_topology(options.file, data_directory());
   if (!read) return wrong_input(read.error());
-  constexpr int kNodesWhenOpen = 2;
-  const int gpus = options.gpus.value_or(read->nodes.value_or(kNodesWhenOpen) * read->gpus_per_node);
+  constexpr int kDomainsWhenOpen = 2;
+  const int all = read->nodes ? *read->nodes * read->gpus_per_node : kDomainsWhenOpen * read->domain_gpus();
+  const int gpus = options.gpus.value_or(all);
   const Expected<Cluster> cluster = make_cluster(*read, gpus, "<command line>", "--gpus");
   if (!cluster) return wrong_input(cluster.error());
   Errors errors;
@@ -127,7 +166,8 @@ void add_topology(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("topology", "Describe a cluster: nodes, links, bisection, routes");
   command->add_option("FILE", options->file, "A shipped topology's name or a file")->required();
-  command->add_option("--gpus", options->gpus, "GPUs taken (default: all nodes, or two where the number is open)");
+  command->add_option("--gpus", options->gpus,
+                      "GPUs taken (default: all, or two NVLink domains where the number is open)");
   command->add_option("--svg", options->svg, "Also draw it into this file");
   command->add_option("--route", options->route, "Route between two ranks")->expected(2);
   add_global_options(*command, options->global, "longhaul topology dgx-h200-ndr --gpus 64 --route 0 9");

@@ -157,9 +157,11 @@ TEST(WhatIfErrors, OfTheList) {
   EXPECT_EQ(texts(parsed(R"([7])")), Lines{at + "/0: is 7; expected an object"});
   EXPECT_EQ(
       texts(parsed(
-          R"([{"link": "n0.nic0", "scale_bandwidth": 0}, {"rail": 1}, {"links": "n0.nic0", "rail": 2, "down": true},
+          R"([{"link": "n0.nic0", "scale_bandwidth": 0}, {"rail": 1},
+                       {"links": "n0.nic0", "rail": 2, "down": true},
                        {"from": 3, "scale_latency": 2}, {"from": 3, "to": 3, "background_gbytes_per_s": -1},
-                       {"links": "n0.nic0", "down": true, "scale_bandwidth": 0.5}, {"links": "n0.nic0", "down": false}])")),
+                       {"links": "n0.nic0", "down": true, "scale_bandwidth": 0.5},
+                       {"links": "n0.nic0", "down": false}])")),
       (Lines{
           at + "/0/scale_bandwidth: is 0; expected a number from 0.001 to 1000",
           at + "/0/links: is missing; expected a link's name or a pattern; or \"rail\", or \"from\" and \"to\"",
