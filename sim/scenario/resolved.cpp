@@ -30,6 +30,20 @@ Json resolved_lengths(const LengthTable& lengths, bool shipped) {
   return {{"quantiles", std::move(rows)}};
 }
 
+// A topology on a base that is a file: the file, itself resolved, with the other keys merged into it. One on a shipped
+// base stays as it is.
+Json resolved_base(const Json& topology, const std::string& file) {
+  const Json& base = topology["base"];
+  if (!base.is_string() || !is_data_path(DataKind::kTopology, base.get<std::string>())) return topology;
+  const std::string base_file = relative_to_file(base.get<std::string>(), file);
+  Json value = resolved_reference(DataKind::kTopology, base, file);
+  if (value.is_object() && value.contains("base")) value = resolved_base(value, base_file);
+  Json patch = topology;
+  patch.erase("base");
+  value.merge_patch(patch);
+  return value;
+}
+
 Json resolved_entry(const StrategyEntry& entry) {
   Json value = {{"name", entry.name}, {"label", entry.label}, {"layout", resolved_layout(entry.layout)}};
   if (entry.overrides_micro_batch) value["micro_batch_sequences"] = entry.micro_batch_sequences;
@@ -40,6 +54,9 @@ Json resolved_entry(const StrategyEntry& entry) {
 }  // namespace
 
 Json resolved_reference(DataKind kind, const Json& reference, const std::string& file) {
+  if (kind == DataKind::kTopology && reference.is_object() && reference.contains("base")) {
+    return resolved_base(reference, file);
+  }
   if (!reference.is_string() || !is_data_path(kind, reference.get<std::string>())) return reference;
   const Expected<Json> contents = read_json_file(relative_to_file(reference.get<std::string>(), file));
   if (!contents) return nullptr;

@@ -106,6 +106,20 @@ TEST(StudyErrors, GpusOfTheTopology) {
               ElementsAre("study.json: /topology: is 3; expected a topology name, a path, or an object"));
 }
 
+// What only the cluster of the case can tell is said at the what-if, not at the GPU count.
+TEST(StudyErrors, WhatIfsOfTheTopology) {
+  Json study = example();
+  study["gpus"] = 16;
+  study["topology"] = {{"base", "dgx-h200-ndr"},
+                       {"what_if", {{{"links", "n2.nic3"}, {"down", true}}, {{"rail", 8}, {"scale_latency", 2}}}}};
+  EXPECT_THAT(
+      faults(study),
+      ElementsAre("study.json: /topology/what_if/0/links: \"n2.nic3\" names no link of this cluster; expected a "
+                  "name or a pattern of its 64 links, such as \"n0.g0.nvl>\" or \"n1.nic7<\"; did you mean "
+                  "\"n0.nic3>\"?",
+                  "study.json: /topology/what_if/1/rail: there is no rail 8; expected 0 to 7"));
+}
+
 TEST(StudyErrors, Objective) {
   EXPECT_THAT(faults(with(example(), "/objective", {{"kind", "causal"}})),
               ElementsAre(HasSubstr("/objective/kind: is \"causal\"; expected one of causal-lm, block-diffusion")));

@@ -172,6 +172,23 @@ TEST(Study, FourWayStudies) {
 }
 
 // A resolved study needs no file of the user's: model, lengths, documents and topology given by path are taken in.
+// What-ifs stand in the resolved study as they were written; a base that is a file is taken in.
+TEST(Study, WhatIfsOfTheTopology) {
+  Json study = example();
+  study["gpus"] = 16;
+  study["topology"] = {{"base", "dgx-h200-ndr"}, {"what_if", {{{"links", "n1.nic3"}, {"down", true}}}}};
+  const Study read_study = read(study);
+  EXPECT_EQ(read_study.resolved["topology"], study["topology"]);
+  ASSERT_EQ(read_study.cases[0].topology.what_ifs.size(), 1u);
+  EXPECT_TRUE(read_study.cases[0].topology.what_ifs[0].down);
+  const std::string base = testing::TempDir() + "what_if_base.json";
+  std::ofstream(base) << R"({"base": "dgx-h200-ndr", "nodes": 4, "what_if": [{"rail": 1, "scale_bandwidth": 0.5}]})";
+  study["topology"] = {{"base", base}, {"scale_network", 2}};
+  EXPECT_EQ(read(study).resolved["topology"].dump(),
+            R"({"base":"dgx-h200-ndr","nodes":4,"what_if":[{"rail":1,"scale_bandwidth":0.5}],"scale_network":2})");
+  EXPECT_EQ(read(study).cases[0].topology.nodes, 4);
+}
+
 TEST(Study, PathsAreTakenIn) {
   const std::string folder = testing::TempDir();
   std::ofstream(folder + "my-model.json") << R"({"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 8,
