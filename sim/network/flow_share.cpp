@@ -269,6 +269,7 @@ void FlowShare::relax(LinkId id) {
   LinkState& on = link(id);
   candidates_.clear();
   solved_entries_ += static_cast<std::int64_t>(on.slots.size());
+  for (const Slot& slot : on.slots) __builtin_prefetch(&at(slot.bundle));
   double load = 0;
   for (const Slot& slot : on.slots) {
     const Bundle& bundle = at(slot.bundle);
