@@ -25,8 +25,8 @@
 // State. Links: capacity, load, level, the list of places of bundles on it. Bundles: rate, cap, their places. Links
 // with one bundle need no level: the cap of a bundle counts what each of its links allows it alone. Complexity. Start
 // or end: O(links of the transfer). Relaxing a link: O(bundles on it + links of those at its level). How many links are
-// relaxed depends on how far a change reaches: about ten for flows over random pairs, one for a bundle that shares
-// nothing, which costs O(1) when it only changes its number of flows.
+// relaxed depends on how far a change reaches: 2 with 64 random pairs on 64 GPUs, 80 with 10,000 on 1,024, one for a
+// bundle that shares nothing, which costs O(1) when it only changes its number of flows.
 //
 // Levels are in bytes per second on the bundle's reference link, over its weight. Deterministic: no order depends on
 // addresses. Asserted always: no link carries more than its bandwidth (1e-9 relative, for rounding).
