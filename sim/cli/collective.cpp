@@ -25,11 +25,11 @@ constexpr const char* kAdded[] = {"predicted_us", "predicted_busbw_GBps", "algor
 std::string us_text(double us) { return fmt::format("{:.6f}", us); }
 std::string rate_text(double rate) { return fmt::format("{:.6f}", rate); }
 
-std::string csv_text(const CollectiveTable& table) {
+std::string csv_text(const CollectivePredictions& table) {
   std::vector<std::string> columns = table.columns;
   columns.insert(columns.end(), std::begin(kAdded), std::end(kAdded));
   std::string text = csv_line(columns) + "\n";
-  for (const PredictedCollective& row : table.rows) {
+  for (const CollectivePrediction& row : table.rows) {
     std::vector<std::string> fields = row.fields;
     fields.insert(fields.end(), {us_text(row.us), rate_text(row.busbw_GBps), row.algorithm});
     text += csv_line(fields) + "\n";
@@ -38,9 +38,9 @@ std::string csv_text(const CollectiveTable& table) {
 }
 
 // Input columns as they are given, as text.
-std::string json_text(const CollectiveTable& table) {
+std::string json_text(const CollectivePredictions& table) {
   Json json = {{"schema", "collectives/1"}, {"rows", Json::array()}};
-  for (const PredictedCollective& row : table.rows) {
+  for (const CollectivePrediction& row : table.rows) {
     Json one = Json::object();
     for (std::size_t i = 0; i < table.columns.size(); ++i) one[table.columns[i]] = row.fields[i];
     one[kAdded[0]] = row.us;
@@ -52,7 +52,7 @@ std::string json_text(const CollectiveTable& table) {
 }
 
 // The columns that say what a call is, and the prediction.
-std::string table_text(const CollectiveTable& table) {
+std::string table_text(const CollectivePredictions& table) {
   std::vector<std::size_t> shown;
   for (const char* column : {"collective", "gpu", "n_gpu", "n_nodes", "fabric", "size_bytes"}) {
     for (std::size_t i = 0; i < table.columns.size(); ++i) {
@@ -62,7 +62,7 @@ std::string table_text(const CollectiveTable& table) {
   std::vector<std::vector<std::string>> lines(1);
   for (const std::size_t column : shown) lines[0].push_back(table.columns[column]);
   lines[0].insert(lines[0].end(), {"us", "busbw GB/s", "algorithm"});
-  for (const PredictedCollective& row : table.rows) {
+  for (const CollectivePrediction& row : table.rows) {
     lines.emplace_back();
     for (const std::size_t column : shown) lines.back().push_back(row.fields[column]);
     lines.back().insert(lines.back().end(),
@@ -110,7 +110,7 @@ int collective(const Options& options) {
   const Expected<std::string> csv = read_rows(options.rows);
   if (!csv) return wrong_input(csv.error());
   const std::string name = options.rows == "-" ? "<standard input>" : options.rows;
-  const Expected<CollectiveTable> table = predict_collectives(*csv, name, topology, data_directory());
+  const Expected<CollectivePredictions> table = predict_collectives(*csv, name, topology, data_directory());
   if (!table) return wrong_input(table.error());
   switch (format_of(options.global)) {
     case Format::kJson:

@@ -34,7 +34,7 @@ class Predictor {
       : file_(file), topology_(topology), data_directory_(data_directory), constants_(constants), errors_(errors) {}
 
   // nullopt: the row has a fault.
-  std::optional<PredictedCollective> predict(const CollectiveRow& row);
+  std::optional<CollectivePrediction> predict(const CollectiveRow& row);
 
  private:
   template <class T>
@@ -101,7 +101,7 @@ Machine* Predictor::machine_of(const CollectiveRow& row, const Topology& topolog
   return known.get();
 }
 
-std::optional<PredictedCollective> Predictor::predict(const CollectiveRow& row) {
+std::optional<CollectivePrediction> Predictor::predict(const CollectiveRow& row) {
   const Topology* topology = topology_of(row);
   if (topology == nullptr) return std::nullopt;
   const std::vector<int> ranks = nccl_tests_ranks(*topology, row.nodes, row.ranks);
@@ -110,7 +110,7 @@ std::optional<PredictedCollective> Predictor::predict(const CollectiveRow& row) 
   machine->collectives.set_machine(with_settings(nccl_machine(*topology), row));
   const Bytes size{static_cast<std::int64_t>(row.bytes)};
   const Transfer transfer = nccl_tests_transfer(machine->collectives, row.collective, ranks, size);
-  PredictedCollective predicted;
+  CollectivePrediction predicted;
   predicted.us = transfer.alone.us() + harness_us(constants_, row.harness);
   const double seconds = predicted.us * kMicro;
   if (seconds > 0) predicted.busbw_GBps = row.bytes / seconds / kGiga * busbw_factor(row.collective, row.ranks);
@@ -189,9 +189,9 @@ Transfer nccl_tests_transfer(Collectives& collectives, NcclCollective collective
   return collectives.broadcast(ranks, size);
 }
 
-Expected<CollectiveTable> predict_collectives(const std::string& csv, const std::string& file,
-                                              const std::optional<Topology>& topology,
-                                              const std::string& data_directory) {
+Expected<CollectivePredictions> predict_collectives(const std::string& csv, const std::string& file,
+                                                    const std::optional<Topology>& topology,
+                                                    const std::string& data_directory) {
   Errors errors;
   const Expected<NcclConstants> constants = read_shipped_nccl(data_directory);
   if (!constants) return tl::unexpected(constants.error());
@@ -208,11 +208,11 @@ Expected<CollectiveTable> predict_collectives(const std::string& csv, const std:
           {file, "", fmt::format("has a column \"{}\"", added), "no such column: it is what is added", ""});
     }
   }
-  CollectiveTable out;
+  CollectivePredictions out;
   out.columns = table.columns;
   Predictor predictor(file, topology, data_directory, *constants, errors);
   for (std::size_t i = 0; i < rows->size(); ++i) {
-    std::optional<PredictedCollective> predicted = predictor.predict((*rows)[i]);
+    std::optional<CollectivePrediction> predicted = predictor.predict((*rows)[i]);
     if (!predicted) continue;
     predicted->fields = table.rows[i].fields;
     out.rows.push_back(std::move(*predicted));

@@ -18,23 +18,23 @@
 
 namespace longhaul {
 
-struct PredictedCollective {
+struct CollectivePrediction {
   std::vector<std::string> fields;  // as given
   double us = 0;
   double busbw_GBps = 0;
   std::string algorithm;  // "ring LL128", "NVLS Simple"
 };
 
-struct CollectiveTable {
+struct CollectivePredictions {
   std::vector<std::string> columns;
-  std::vector<PredictedCollective> rows;
+  std::vector<CollectivePrediction> rows;
 };
 
 // `topology`: what all rows run on; their gpu and fabric then say nothing. Without: the shipped topology of each row's
 // GPU, fabric and hosts. Errors: all of the file, with file, line and column.
-Expected<CollectiveTable> predict_collectives(const std::string& csv, const std::string& file,
-                                              const std::optional<Topology>& topology,
-                                              const std::string& data_directory);
+Expected<CollectivePredictions> predict_collectives(const std::string& csv, const std::string& file,
+                                                    const std::optional<Topology>& topology,
+                                                    const std::string& data_directory);
 
 // The transfer of one call over `ranks` of a cluster: what a row's time is taken from.
 Transfer nccl_tests_transfer(Collectives& collectives, NcclCollective collective, std::span<const int> ranks,

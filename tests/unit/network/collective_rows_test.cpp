@@ -13,11 +13,11 @@ using testing::ElementsAre;
 
 const std::string kHeader = "collective,gpu,n_gpu,n_nodes,gpus_per_node,size_bytes,fabric,harness\n";
 
-Expected<CollectiveTable> predict(const std::string& rows) {
+Expected<CollectivePredictions> predict(const std::string& rows) {
   return predict_collectives(kHeader + rows, "t.csv", std::nullopt, LONGHAUL_SOURCE_ROOT);
 }
 
-std::vector<std::string> texts(const Expected<CollectiveTable>& table) {
+std::vector<std::string> texts(const Expected<CollectivePredictions>& table) {
   std::vector<std::string> out;
   if (table) return out;
   for (const InputError& error : table.error()) out.push_back(error.to_string());
