@@ -29,7 +29,6 @@ double post_us(const NcclMachine& machine) { return machine.cpu == HostCpu::kAmd
 }  // namespace
 
 Parts network_ring(const NcclCase& c, NcclProtocol protocol, int channels) {
-  static_cast<void>(channels);
   const double n = c.call.ranks;
   const double rounds = c.call.collective == NcclCollective::kAllReduce ? 2 : 1;
   const double steps = rounds * (n - 1);
@@ -54,8 +53,14 @@ Parts network_ring(const NcclCase& c, NcclProtocol protocol, int channels) {
             microseconds(bytes, rate)};
   }
   const double step = std::max(c.gpu(GpuTerm::kSimpleStep), 3 * post_us(c.machine));
-  return {start + c.network(NetworkTerm::kSimpleStart) + near * step + far * c.network(NetworkTerm::kSimpleHop),
-          microseconds(bytes, std::min(efficiency * nic, c.graph.nvlink_rate))};
+  // A broadcast is a pipeline: the ranks between the root and the last store a chunk before they forward it.
+  const double chunk = std::min(c.call.bytes / channels, kTreeChunk);
+  const double forward = c.call.collective == NcclCollective::kBroadcast
+                             ? (n - 2) * microseconds(chunk, c.gpu(GpuTerm::kP2pAloneRate))
+                             : 0;
+  return {
+      start + c.network(NetworkTerm::kSimpleStart) + near * step + far * c.network(NetworkTerm::kSimpleHop) + forward,
+      microseconds(bytes, std::min(efficiency * nic, c.graph.nvlink_rate))};
 }
 
 // Every chunk climbs the chain of a domain's ranks and the tree of domains, then comes down again. A step stores its

@@ -5,8 +5,9 @@
 namespace longhaul {
 namespace {
 
-constexpr double kLlThreadBytes = 4096;       // 512 threads of 8 bytes
-constexpr double kLlPayload = 0.5;            // half of every LL line is flags
+constexpr double kLlThreadBytes = 4096;  // 512 threads of 8 bytes
+constexpr double kLlPayload = 0.5;       // half of every LL line is flags
+constexpr double kBroadcastChunk = 512.0 * 1024;
 constexpr double kChunk = 2.0 * 1024 * 1024;  // bytes a channel and step, Simple
 
 double steps_of(const NcclCall& call) {
@@ -17,6 +18,8 @@ double steps_of(const NcclCall& call) {
       return call.ranks - 1;
   }
 }
+
+bool broadcasts(const NcclCall& call) { return call.collective == NcclCollective::kBroadcast; }
 
 // Shares of S / n that cross a rank's link.
 double shares_of(const NcclCall& call) {
@@ -29,9 +32,18 @@ double copy_steps_of(const NcclCall& call) {
   return call.collective == NcclCollective::kReduceScatter ? 0 : call.ranks - 1;
 }
 
-GpuTerm copy_term(const NcclCall& call) {
-  if (call.collective == NcclCollective::kAllReduce) return GpuTerm::kReduceCopy;
-  return call.collective == NcclCollective::kReduceScatter ? GpuTerm::kScatterCopy : GpuTerm::kGatherCopy;
+// Shares of S / n that the copies from and to the user's buffers cost. A broadcast's ranks copy while they forward.
+double copy_parts(const NcclCase& c) {
+  switch (c.call.collective) {
+    case NcclCollective::kAllReduce:
+      return c.gpu(GpuTerm::kReduceCopy);
+    case NcclCollective::kReduceScatter:
+      return c.gpu(GpuTerm::kScatterCopy);
+    case NcclCollective::kBroadcast:
+      return 0;
+    default:
+      return c.gpu(GpuTerm::kGatherCopy);
+  }
 }
 
 double microseconds(double bytes, double rate) { return bytes / (1000 * rate); }
@@ -47,7 +59,7 @@ Parts ring_ll(const NcclCase& c, int channels) {
                       (channels > 1 ? c.gpu(GpuTerm::kLlBlocks) : 0);
   const double one = microseconds(c.call.bytes / n, kLlPayload * c.graph.nvlink_rate);
   const double shown = std::max(0.0, one - c.gpu(GpuTerm::kLlHidden));
-  const double link = shares_of(c.call) * shown + c.gpu(GpuTerm::kLlCopy) * one;
+  const double link = shares_of(c.call) * shown + (broadcasts(c.call) ? 0 : c.gpu(GpuTerm::kLlCopy)) * one;
   return {c.gpu(GpuTerm::kStart) + steps * c.gpu(GpuTerm::kLlStep) + ramp, link};
 }
 
@@ -55,7 +67,7 @@ Parts ring_ll128(const NcclCase& c, int channels) {
   static_cast<void>(channels);
   const double n = c.call.ranks;
   const double steps = steps_of(c.call);
-  const double shares = shares_of(c.call) + c.gpu(copy_term(c.call));
+  const double shares = shares_of(c.call) + copy_parts(c);
   return {c.gpu(GpuTerm::kStart) + c.gpu(GpuTerm::kLl128Start) + steps * c.gpu(GpuTerm::kLl128Step),
           microseconds(c.call.bytes / n * shares, c.gpu(GpuTerm::kLl128Efficiency) * c.graph.nvlink_rate)};
 }
@@ -65,10 +77,16 @@ Parts ring_simple(const NcclCase& c, int channels) {
   const double steps = steps_of(c.call);
   const double rate = c.graph.nvlink_rate;
   const double share = c.call.bytes / n;
+  const double fixed = c.gpu(GpuTerm::kStart) + c.gpu(GpuTerm::kSimpleStart) + steps * c.gpu(GpuTerm::kSimpleStep);
+  if (broadcasts(c.call)) {
+    // A pipeline of chunks: each rank between the root and the last stores a chunk before it forwards it.
+    const double chunk = std::min(c.call.bytes / channels, kBroadcastChunk);
+    const double forward = (n - 2) * microseconds(chunk, c.gpu(GpuTerm::kP2pAloneRate));
+    return {fixed + forward, microseconds(c.call.bytes, rate)};
+  }
   const double first = std::min(share, kChunk * channels) * c.gpu(GpuTerm::kSimpleLockstep);
-  const double bytes = share * (shares_of(c.call) + c.gpu(copy_term(c.call))) + first;
-  return {c.gpu(GpuTerm::kStart) + c.gpu(GpuTerm::kSimpleStart) + steps * c.gpu(GpuTerm::kSimpleStep),
-          microseconds(bytes, rate)};
+  const double bytes = share * (shares_of(c.call) + copy_parts(c)) + first;
+  return {fixed, microseconds(bytes, rate)};
 }
 
 Parts nvls(const NcclCase& c) {

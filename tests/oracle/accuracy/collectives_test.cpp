@@ -37,7 +37,7 @@ TEST(LeaveOneTableOut, EveryTargetIsMet) {
       EXPECT_TRUE(b.met()) << group.name << ", " << b.name << ": " << b.median << " / " << b.p90;
     }
   }
-  EXPECT_EQ(targets, 15);
+  EXPECT_EQ(targets, 16);
 }
 
 // What was reached (docs/accuracy-log.md) with a little room: a change that loses it must say so there.
@@ -52,7 +52,7 @@ TEST(LeaveOneTableOut, WhatWasReachedIsKept) {
   within(own, "from 1 MiB", 4, 9);
   within(own, "from 64 MiB", 3, 7);
   within("one node, all-to-all, Hopper", "from 1 MiB", 5, 8);
-  within("several nodes, known fabric, A100 HDR aside", "from 64 MiB", 2.5, 10);
+  within("several nodes, known fabric, A100 HDR aside", "from 64 MiB", 2.5, 12);
 }
 
 TEST(LeaveOneTableOut, NoFittedOneNodeTableMisses) {

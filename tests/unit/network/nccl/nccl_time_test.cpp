@@ -126,6 +126,16 @@ TEST(RingSimple, AllReduceByHand) {
   EXPECT_NEAR(parts.bytes_us, (6.5 * 256 + 0.25 * 48) * kMiB / 400e3, 1e-6);
 }
 
+// Broadcast of 1 GiB to eight: 4 + 8 + 7 x 3 = 33; six ranks store a chunk of 512 KiB at 25 GB/s before they forward
+// it; no copy, no lockstep: the bytes once at 400 GB/s.
+TEST(RingSimple, BroadcastIsAPipeline) {
+  const Bench bench(NcclCollective::kBroadcast, 1, 8, 1024 * kMiB);
+  const Parts parts = ring_simple(bench.at(), 24);
+  EXPECT_NEAR(parts.fixed_us, 33 + 6 * 524288 / 25e3, 1e-9);
+  EXPECT_NEAR(parts.bytes_us, 1024 * kMiB / 400e3, 1e-9);
+  EXPECT_NEAR(ring_ll(bench.at(), 24).bytes_us, 1024 * kMiB / 200e3 - 8 * 0.25, 1e-6);
+}
+
 // Eight ranks: chunk 32 KiB at 16 MiB, a loop is 32 KiB x 8 heads x 16 channels = 4 MiB, four loops. One takes
 // 4 MiB x 1.75 / 500 GB/s = 14.680064 us and 4 us of sync; two more fill the pipeline.
 TEST(Nvls, LoopsAndFill) {
