@@ -118,7 +118,10 @@ class FlowNetwork : public CollectiveNetwork {
   }
   void slow(Time now, std::span<const TaggedSlowdown> transfers) override {
     slowed_.clear();
-    for (const TaggedSlowdown& change : transfers) slowed_.push_back({flow_of_tag_[change.tag], change.factor});
+    for (const TaggedSlowdown& change : transfers) {
+      LH_ASSERT(change.tag < flow_of_tag_.size(), "transfer {} was never started", change.tag);
+      slowed_.push_back({flow_of_tag_[change.tag], change.factor});
+    }
     solver_.slow(now, slowed_);
   }
   Time next() const override { return solver_.next(); }

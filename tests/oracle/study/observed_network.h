@@ -1,6 +1,7 @@
 // A network that passes every call on to the flow network of a cluster and counts what was really started.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -42,7 +43,14 @@ class ObservedNetwork : public CollectiveNetwork {
     const Entry& entry = entries_[static_cast<std::size_t>(transfer)];
     return entry.free ? TransferUse{} : inner_->use(entry.inner);
   }
-  void slow(Time now, std::span<const TaggedSlowdown> transfers) override { inner_->slow(now, transfers); }
+  void slow(Time now, std::span<const TaggedSlowdown> transfers) override {
+    std::vector<TaggedSlowdown> timed;  // those that take no time are not known to the inner network
+    for (const TaggedSlowdown& change : transfers) {
+      const auto same = [&](const Free& free) { return free.tag == change.tag; };
+      if (std::none_of(at_once_.begin(), at_once_.end(), same)) timed.push_back(change);
+    }
+    inner_->slow(now, timed);
+  }
   void start(Time now, TransferId transfer, std::uint32_t tag) override {
     const Entry& entry = entries_[static_cast<std::size_t>(transfer)];
     MemberBytes& sum = bytes[entry.role];
