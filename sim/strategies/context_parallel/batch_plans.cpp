@@ -1,11 +1,23 @@
 #include "sim/strategies/context_parallel/batch_plans.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "sim/strategies/context_parallel/plan_json.h"
 #include "sim/strategies/step/replicas.h"
 
 namespace longhaul {
+
+tl::expected<CpPlan, std::string> plan_shared(std::span<const PlannedDocument> documents, std::int64_t ranks,
+                                              const SequencePlanner& planner) {
+  std::int64_t tokens = 0;
+  for (const PlannedDocument& document : documents) tokens += document.tokens;
+  if (!documents.empty() && tokens < ranks) {
+    return tl::unexpected(fmt::format("{} ranks cannot share a sequence of {} tokens", ranks, tokens));
+  }
+  return planner(documents, ranks);
+}
 
 tl::expected<std::vector<CpPlan>, std::string> plan_batch(const StrategyRequest& request,
                                                           const SequencePlanner& planner) {
@@ -18,7 +30,7 @@ tl::expected<std::vector<CpPlan>, std::string> plan_batch(const StrategyRequest&
       for (const std::int32_t sequence : micro_batch(chunk, replica, request.degrees.dp, per_micro_batch)) {
         const auto documents =
             sequence_documents(*request.batch, request.batch->sequences[static_cast<std::size_t>(sequence)]);
-        tl::expected<CpPlan, std::string> plan = planner(documents, request.degrees.cp);
+        tl::expected<CpPlan, std::string> plan = plan_shared(documents, request.degrees.cp, planner);
         if (!plan) return tl::unexpected(plan.error());
         of_sequences.push_back(std::move(*plan));
       }

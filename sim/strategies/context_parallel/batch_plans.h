@@ -11,7 +11,11 @@ namespace longhaul {
 using SequencePlanner =
     std::function<tl::expected<CpPlan, std::string>(std::span<const PlannedDocument>, std::int64_t ranks)>;
 
-// By micro-batch (chunk x dp + replica): the plans of its sequences, one after the other. The error is the planner's.
+// The planner's plan, or the reason why `ranks` cannot share these documents: the planner's, or fewer tokens than
+// ranks.
+tl::expected<CpPlan, std::string> plan_shared(std::span<const PlannedDocument> documents, std::int64_t ranks,
+                                              const SequencePlanner& planner);
+// By micro-batch (chunk x dp + replica): the plans of its sequences, one after the other. The error is plan_shared's.
 tl::expected<std::vector<CpPlan>, std::string> plan_batch(const StrategyRequest& request,
                                                           const SequencePlanner& planner);
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <numeric>
 
 #include "sim/core/invariant.h"
@@ -19,6 +18,9 @@ using flash::WholeRank;
 // Up to here the Per-Doc set grows one document at a time, then by a 64th.
 constexpr std::int64_t kSingleSteps = 256;
 constexpr std::int64_t kStepDivisor = 64;
+// Bounds of the candidates that a scorer sees: documents x ranks of a large problem, shards of the Per-Doc set.
+constexpr std::int64_t kLargeProblem = 1 << 17;
+constexpr std::int64_t kMostPerDocShards = 1 << 16;
 
 // One sequence and everything that does not depend on the Per-Doc set. Documents go by their place in packing order
 // until the plan is done.
@@ -252,17 +254,25 @@ tl::expected<CpPlan, std::string> plan_flashcp_with(std::span<const PlannedDocum
 
 namespace {
 
-// Per-Doc counts that are tried: Algorithm 1's first, then 0, 1, 2, 3, 4, 6, 8, 12, ... and all.
+// A sequence of very many documents on many ranks: fewer candidates, so that planning stays within milliseconds.
+bool is_large(const Problem& problem) {
+  return static_cast<std::int64_t>(problem.longest_first.size()) * problem.ranks > kLargeProblem;
+}
+
+// Per-Doc counts that are tried: Algorithm 1's first, then 0, 1, 2, 3, 4, 6, 8, 12, ... and all; for large problems 0,
+// 1, 4, 16, ... None that cuts documents into more than kMostPerDocShards, but for Algorithm 1's.
 std::vector<std::int64_t> candidate_counts(const Problem& problem) {
   const auto all = static_cast<std::int64_t>(problem.longest_first.size());
+  const bool large = is_large(problem);
   std::vector<std::int64_t> counts = {search(problem)};
   const auto offer = [&](std::int64_t count) {
-    if (count <= all && std::find(counts.begin(), counts.end(), count) == counts.end()) counts.push_back(count);
+    if (count > all || 2 * count * problem.ranks > kMostPerDocShards) return;
+    if (std::find(counts.begin(), counts.end(), count) == counts.end()) counts.push_back(count);
   };
   offer(0);
-  for (std::int64_t power = 1; power <= all; power *= 2) {
+  for (std::int64_t power = 1; power <= all; power *= large ? 4 : 2) {
     offer(power);
-    if (power > 1) offer(power + power / 2);
+    if (power > 1 && !large) offer(power + power / 2);
   }
   offer(all);
   return counts;
@@ -306,16 +316,27 @@ tl::expected<CpPlan, std::string> plan_flashcp_scored(std::span<const PlannedDoc
 tl::expected<CpPlan, std::string> plan_flashcp_by_time(std::span<const PlannedDocument> documents, std::int64_t ranks,
                                                        const FlashCpOptions& options, const FlashCpSearch& search,
                                                        const CpScore& score) {
+  if (auto reason = refusal(documents, ranks, options)) return tl::unexpected(*reason);
   std::vector<CpPlan> plans;
-  for (const FlashCutRule rule : search.rules) {
-    FlashCpOptions of_rule = options;
-    of_rule.cut_rule = rule;
-    auto candidates = flashcp_candidates(documents, ranks, of_rule);
-    if (!candidates) return tl::unexpected(candidates.error());
-    std::move(candidates->begin(), candidates->end(), std::back_inserter(plans));
-  }
   std::vector<double> imbalances;
-  for (const CpPlan& plan : plans) imbalances.push_back(cp_loads(plan).imbalance);
+  std::vector<std::int64_t> balanced;  // counts at which equalising alone meets the limit: there is nothing to swap
+  for (std::size_t i = 0; i < search.rules.size(); ++i) {
+    FlashCpOptions of_rule = options;
+    of_rule.cut_rule = search.rules[i];
+    const Problem problem = make_problem(documents, ranks, of_rule);
+    const bool swaps = of_rule.cut_rule == FlashCutRule::kEqualiseSwap;
+    std::vector<std::int64_t> counts = candidate_counts(problem);
+    if (i > 0 && is_large(problem)) counts.resize(1);
+    for (const std::int64_t count : counts) {
+      if (swaps && std::find(balanced.begin(), balanced.end(), count) != balanced.end()) continue;
+      std::optional<CpPlan> plan = try_build(problem, count);
+      if (!plan) continue;
+      imbalances.push_back(cp_loads(*plan).imbalance);
+      plans.push_back(std::move(*plan));
+      const bool met = options.count_per_doc_pairs && imbalances.back() <= options.imbalance_limit;
+      if (of_rule.cut_rule == FlashCutRule::kEqualise && met) balanced.push_back(count);
+    }
+  }
   const double limit = std::max(options.imbalance_limit, *std::min_element(imbalances.begin(), imbalances.end()));
   std::vector<bool> allowed;
   for (const double imbalance : imbalances) allowed.push_back(!search.limit_binds || imbalance <= limit);

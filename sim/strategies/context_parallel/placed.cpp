@@ -114,6 +114,8 @@ std::vector<GatherShape> exact_gathers(const std::vector<ReceivedRows>& received
       span.count += arrives.shard.tokens;
     }
   }
+  const bool anything =
+      std::any_of(received.begin(), received.end(), [](const ReceivedRows& rows) { return rows.rows > 0; });
   std::vector<GatherShape> gathers(ranks);
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     GatherShape& gather = gathers[rank];
@@ -129,6 +131,8 @@ std::vector<GatherShape> exact_gathers(const std::vector<ReceivedRows>& received
       gather.padded_rows += rows;
     }
     gather.send_rows = make_row_list(std::move(all));
+    // A call of the whole group: one that moves nothing takes part in it. If nobody moves anything there is no call.
+    if (gather.peers.empty() && anything) gather.peers.push_back({static_cast<std::int32_t>(rank), nullptr, nullptr});
     std::vector<RowRun> runs;
     for (const PlacedShard& placed : received[rank].shards) runs.push_back(run_of(placed.shard));
     gather.gathered_rows = make_row_map(std::move(runs));

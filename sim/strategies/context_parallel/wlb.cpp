@@ -159,7 +159,7 @@ tl::expected<std::vector<CpPlan>, std::string> plan_wlb(const StrategyRequest& r
       wlb_pack_all(documents, chunks * request.degrees.dp, static_cast<std::int64_t>(limit), work_of(request.model));
   std::vector<CpPlan> plans;
   for (const std::vector<PlannedDocument>& bin : packed.bins) {
-    auto plan = planner(bin, request.degrees.cp);
+    auto plan = plan_shared(bin, request.degrees.cp, planner);
     if (!plan) {
       return tl::unexpected(bin.empty() ? "there are fewer documents than micro-batches to pack them into"
                                         : plan.error());

@@ -138,25 +138,31 @@ void GatherScheme::send(SegmentWriter& w, int index, std::uint8_t instance) cons
   }
 }
 
-// Copies what was gathered, and own rows of the same documents, into token order.
+// Copies what was gathered, and own rows of the same documents, into token order. Exact: in two launches, since a rank
+// may receive nothing.
 void GatherScheme::order(SegmentWriter& w, int index, std::uint8_t instance) const {
   const GatherConfig& config = configs_[static_cast<std::size_t>(index)];
   const Gather& gather = gathers_[static_cast<std::size_t>(index)];
   const TensorRef qkv = layer_tensor(tensors_.qkv, instance);
-  std::vector<View> pairs;
+  std::vector<View> pairs, own;
   for (int which = 0; which < 2; ++which) {
     for (const auto& [source, target] : {std::pair(gather.common_source, gather.common_target),
                                          std::pair(gather.gathered_source, gather.gathered_target)}) {
       pairs.push_back(gathered_columns(gather.gathered, index, instance, true, Access::kRead, which, source));
       pairs.push_back(gathered_columns(gather.ordered, index, instance, true, Access::kWrite, which, target));
     }
-    pairs.push_back(local_columns(qkv, Access::kRead, which, gather.local_source));
-    pairs.push_back(
-        gathered_columns(gather.ordered, index, instance, true, Access::kWrite, which, gather.local_target));
+    std::vector<View>& into = config.exact ? own : pairs;
+    into.push_back(local_columns(qkv, Access::kRead, which, gather.local_source));
+    into.push_back(gathered_columns(gather.ordered, index, instance, true, Access::kWrite, which, gather.local_target));
+  }
+  if (config.exact) {
+    w.move(config.name + "_order_own", std::move(own));
+    for (int t = 0; t < tensors_of(index); ++t) w.acquires({layer_tensor(gather.ordered[t], instance)});
   }
   w.move(config.name + "_order", std::move(pairs)).waits(gather.arrived);
   for (int t = 0; t < tensors_of(index); ++t) {
-    w.acquires({layer_tensor(gather.ordered[t], instance)}).releases({layer_tensor(gather.gathered[t], instance)});
+    if (!config.exact) w.acquires({layer_tensor(gather.ordered[t], instance)});
+    w.releases({layer_tensor(gather.gathered[t], instance)});
   }
 }
 
@@ -310,29 +316,33 @@ void GatherScheme::return_gradients(SegmentWriter& w, int index) const {
   }
 }
 
-// Adds what came back, and the own part of a gradient in token order, to qkv_grad.
+// Adds what came back, and the own part of a gradient in token order, to qkv_grad. Exact: in two launches.
 void GatherScheme::collect_gradients(SegmentWriter& w, int index) const {
   const GatherConfig& config = configs_[static_cast<std::size_t>(index)];
   const Gather& gather = gathers_[static_cast<std::size_t>(index)];
   const TensorRef qkv_grad = chunk_tensor(tensors_.qkv_grad);
   // Without a local stage the gathers together cover every row, each once.
   const Access access = any_local() ? Access::kAccumulate : Access::kWrite;
-  std::vector<View> pairs;
+  std::vector<View> pairs, own;
   for (int which = 0; which < 2; ++which) {
     pairs.push_back(gathered_columns(gather.returned, index, 0, false, Access::kRead, which, gather.sent_part));
     pairs.push_back(local_columns(qkv_grad, access, which, gather.send_rows));
   }
   if (config.ordered) {
+    std::vector<View>& into = config.exact ? own : pairs;
     for (int which = 0; which < 2; ++which) {
-      pairs.push_back(
-          gathered_columns(gather.ordered_grad, index, 0, false, Access::kRead, which, gather.local_target));
-      pairs.push_back(local_columns(qkv_grad, Access::kAccumulate, which, gather.local_source));
+      into.push_back(gathered_columns(gather.ordered_grad, index, 0, false, Access::kRead, which, gather.local_target));
+      into.push_back(local_columns(qkv_grad, Access::kAccumulate, which, gather.local_source));
     }
+  }
+  if (!own.empty()) {
+    w.move(config.name + "_grad_own", std::move(own));
+    for (int t = 0; t < tensors_of(index); ++t) w.releases({chunk_tensor(gather.ordered_grad[t])});
   }
   w.move(config.name + "_grad_unpack", std::move(pairs)).waits(gather.returned_event);
   for (int t = 0; t < tensors_of(index); ++t) {
     w.releases({chunk_tensor(gather.returned[t])});
-    if (config.ordered) w.releases({chunk_tensor(gather.ordered_grad[t])});
+    if (config.ordered && !config.exact) w.releases({chunk_tensor(gather.ordered_grad[t])});
   }
 }
 
@@ -363,7 +373,6 @@ void GatherScheme::set_exchanges(ShapeSet& shape, int index, const GatherShape& 
   for (const PeerRows& peer : spec.peers) {
     const bool sends = peer.send != nullptr && peer.send->rows > 0;
     const bool receives = peer.receive != nullptr && peer.receive->rows > 0;
-    if (!sends && !receives) continue;
     const RowListPtr send = sends ? peer.send : nullptr;
     const RowListPtr receive = receives ? peer.receive : nullptr;
     const std::int64_t sent = sends ? width : 0, received = receives ? width : 0;

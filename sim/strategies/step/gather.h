@@ -53,7 +53,7 @@ struct GatherShape {
   RowListPtr send_rows;          // local rows that are sent, in order
   std::int64_t padded_rows = 0;  // of every rank's send buffer; exact: the rows that are sent
   RowMapPtr gathered_rows;       // members x padded_rows; exact: what this rank receives
-  std::vector<PeerRows> peers;   // exact only, without the rank itself
+  std::vector<PeerRows> peers;   // exact only; a rank that only takes part in the call names itself, without rows
   // `ordered` only: the copy's rows and where they come from.
   RowMapPtr ordered_rows;
   RowListPtr common_source, common_target;      // gathered rows -> ordered rows, the same lists on every rank

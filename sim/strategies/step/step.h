@@ -91,7 +91,7 @@ class StepBuilder {
   // Tensors that a rank holds through the step: `layers` from `first_layer`, embedding and head if it has them.
   std::vector<TensorRef> resident(int first_layer, int layers, bool embedding, bool head) const;
 
-  // The beginning of a program: an event that the first op of a part of a step waits for. Nothing for whole steps.
+  // The beginning of a program that is a part of a step (scope_segments.cpp says why). Nothing for whole steps.
   void append_begin(Program& program) const;
   // Blocks of one whole chunk on ranks that hold all layers: forward, loss, backward.
   void append_chunk(Program& program, int chunk, bool last) const;

@@ -212,7 +212,7 @@ std::vector<CornerCase> corner_cases(const Strategy& strategy) {
   };
   std::vector<Shape> shapes = {{"one document", one, {{53}}},
                                {"one token beside a document", one, {{1, 16}}},
-                               {"a document of one token last", one, {{2, 1}}},
+                               {"a document of one token last", one, {{4, 1}}},
                                {"documents shorter than 2N", degrees, {small}},
                                {"N equal documents", degrees, {equal}}};
   for (Shape& shape : shapes) {

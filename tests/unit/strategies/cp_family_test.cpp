@@ -316,16 +316,23 @@ TEST(CpOptions, FaultsAreNamed) {
   EXPECT_TRUE(option_faults("wlb-cp", {{"packing", "variable"}, {"packing_limit", 2}}).empty());
 }
 
-// More ranks than tokens: some ranks hold padding, or nothing; every strategy still makes a plan.
-TEST(CpFamily, MoreRanksThanTokens) {
-  RingCase of;
-  of.cp = kRanks;
-  of.sequences = {{2, 1}};
+// As many tokens as ranks can be shared, though some ranks may hold nothing but padding; fewer cannot.
+TEST(CpFamily, MoreRanksThanTokensIsRefused) {
+  RingCase enough, few;
+  enough.cp = few.cp = kRanks;
+  enough.sequences = {{3, 1}};
+  few.sequences = {{2, 1}};
+  int refused = 0;
   for (const Strategy& strategy : strategies()) {
     if (strategy.family != StrategyFamily::kContext || strategy.objective != ObjectiveKind::kCausalLm) continue;
-    const Planned planned = strategy.plan(ring_request(of));
+    const Planned planned = strategy.plan(ring_request(enough));
     EXPECT_TRUE(planned.has_value()) << strategy.name << ": " << planned.error();
+    const Planned refusal = strategy.plan(ring_request(few));
+    ASSERT_FALSE(refusal.has_value()) << strategy.name;
+    EXPECT_EQ(refusal.error(), "4 ranks cannot share a sequence of 3 tokens") << strategy.name;
+    ++refused;
   }
+  EXPECT_GE(refused, 11);
 }
 
 // Documents that do not fill the micro-batches of variable length.
@@ -339,14 +346,14 @@ TEST(CpFamily, PackingNeedsADocumentAMicroBatch) {
   auto batch = std::make_shared<Batch>(*request.batch);
   batch->sequences[0].documents = {0, 1};
   batch->sequences[1].documents = {};
-  batch->documents = {1, 9};
-  batch->sequences[0].tokens = 10;
+  batch->documents = {4, 9};
+  batch->sequences[0].tokens = 13;
   batch->sequences[1].tokens = 0;
   request.batch = batch;
   EXPECT_TRUE(find_strategy("wlb-cp")->plan(request).has_value());
   batch = std::make_shared<Batch>(*batch);
   batch->sequences[0].documents = {0};
-  batch->documents = {10};
+  batch->documents = {13};
   request.batch = batch;
   EXPECT_EQ(find_strategy("wlb-cp")->plan(request).error(),
             "there are fewer documents than micro-batches to pack them into");
