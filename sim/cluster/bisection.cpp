@@ -213,8 +213,10 @@ std::vector<LevelBisection> bisections(const Cluster& cluster) {
   add("node", node, false);
   add("NVLink domain", cluster.gpus_per_domain(), false);
   if (!graph && cluster.topology().leaves()) {
-    add("leaf", node * cluster.topology().nodes_per_leaf, true);
-    add("pod", node * cluster.topology().nodes_per_leaf * cluster.topology().leaves_per_pod, true);
+    const std::int64_t leaf = node * cluster.topology().nodes_per_leaf;
+    const std::int64_t pod = leaf * cluster.topology().leaves_per_pod;
+    if (leaf < cluster.gpus()) add("leaf", leaf, true);
+    if (pod < cluster.gpus()) add("pod", pod, true);
   }
   add("cluster", cluster.gpus(), true);
   return levels;

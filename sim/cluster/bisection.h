@@ -26,7 +26,7 @@ struct LevelBisection {
   int gpus = 0;       // of the first such part
   BytesPerSecond rate;
 };
-// From the smallest part to the whole; parts as large as the one before are left out.
+// From the smallest part to the whole, which is the last; parts as large as the one before are left out.
 std::vector<LevelBisection> bisections(const Cluster& cluster);
 
 }  // namespace longhaul

@@ -280,6 +280,30 @@ TEST(Topology, DescribesAndDraws) {
   EXPECT_EQ(longhaul("topology dgx-h200-nrd").code, 2);
 }
 
+TEST(Topology, AppliesWhatIfs) {
+  write(
+      "slow.json",
+      R"({"base": "dgx-h200-ndr", "what_if": [{"links": "n1.nic3", "down": true}, {"rail": 2, "scale_bandwidth": 0.5}]})");
+  Output output = longhaul("topology ./slow.json --gpus 32 --route 3 11 --format json --svg slow.svg");
+  ASSERT_EQ(output.code, 0) << output.err;
+  const Json summary = Json::parse(output.out);
+  EXPECT_EQ(summary["what_if"].dump(), R"(["n1.nic3 down","rail 2, bandwidth x 0.5"])");
+  EXPECT_EQ(summary["bisections"].back()["level"], "cluster");
+  // Two nodes of each half: 2 x 7 NICs and rail 2 at half, less the NIC that is down.
+  EXPECT_DOUBLE_EQ(summary["bisections"].back()["GBps"].get<double>(), (2 * 7 + 2 * 0.5 - 1) * 48);
+  EXPECT_EQ(summary["routes"][0]["links"].dump(),
+            R"(["n0.g3.nvl>","n0.g0.nvl<","n0.nic0>","n1.nic0<","n1.g0.nvl>","n1.g3.nvl<"])");
+  EXPECT_EQ(summary["routes"][0]["hops"].size(), 6u);
+  EXPECT_NE(read(scratch() / "slow.svg").find("what if: n1.nic3 down"), std::string::npos);
+  // A picture is written whole or not at all.
+  write("cut.json", R"({"base": "dgx-h200-ndr", "what_if": [{"links": "n1.nic*", "down": true}]})");
+  output = longhaul("topology ./cut.json --svg cut.svg");
+  EXPECT_EQ(output.code, 2);
+  EXPECT_NE(output.err.find("/what_if/0: the links that are down leave no way from rank"), std::string::npos)
+      << output.err;
+  EXPECT_FALSE(std::filesystem::exists(scratch() / "cut.svg"));
+}
+
 // 1F1B, 4 stages, 8 micro-batches, F = B + W = 1 and 2: (8 + 3) x 3 = 33; bubble 3 / 11.
 TEST(Pipeline, FollowsTheClosedForm) {
   const Output output = longhaul(
