@@ -150,8 +150,8 @@ std::string end_matter(const Json& results) {
   out +=
       "<h2>How to read this, and its limits</h2>\n<ul class=\"limits\">\n"
       "<li>These are predictions of a simulation, not measurements.</li>\n"
-      "<li>Low and high ends come from the residuals of the kernel fits; collectives are not calibrated yet and carry "
-      "\u00b125 %.</li>\n"
+      "<li>Low and high ends come from the residuals of the kernel fits and of the fit of NCCL's time "
+      "model, each of calls that it had not seen.</li>\n"
       "<li>The verdict compares intervals as if the errors of two strategies were independent. They share kernels and "
       "links, so a close call may in truth be clearer than it says.</li>\n"
       "<li>The parts of a step are those of the rank that ends last; exposed communication is time in which its "

@@ -10,11 +10,10 @@
 namespace longhaul {
 namespace {
 
-constexpr double kCollectiveError = 0.25;
-
-// One side of the interval: `residual` is |low| or |high| by kernel kind, `of_contention` that of what overlap adds.
+// One side of the interval: `residual` is |low| or |high| by kernel kind, `of_contention` that of what overlap adds,
+// `of_collectives` that of exposed communication.
 template <class Residual>
-Time half_width(const RankTotals& rank, Residual residual, double of_contention) {
+Time half_width(const RankTotals& rank, Residual residual, double of_contention, double of_collectives) {
   double squares = 0;
   Time busy;
   for (int kind = 0; kind < kKernelKindCount; ++kind) {
@@ -27,7 +26,7 @@ Time half_width(const RankTotals& rank, Residual residual, double of_contention)
   const Time waits = rank.bubble + rank.imbalance + rank.tail;
   double kernels = std::sqrt(squares);
   if (busy > Time::zero()) kernels *= 1 + waits.seconds() / busy.seconds();
-  const double communication = kCollectiveError * rank.exposed_communication.seconds();
+  const double communication = of_collectives * rank.exposed_communication.seconds();
   return Time::from_seconds(std::sqrt(kernels * kernels + contention * contention + communication * communication));
 }
 
@@ -105,12 +104,23 @@ std::string bound_by(const RankTotals& rank, bool network_is_busiest) {
   return candidates[most].first;
 }
 
-Ends step_ends(Time step, const RankTotals& rank, const KernelModel& kernels) {
+double collective_half_width(const Totals& totals, const Cluster& cluster, const NcclResiduals& residuals) {
+  std::int64_t sent = 0;
+  for (const RankTotals& rank : totals.ranks) sent += rank.sent_intra_node + rank.sent_inter_node;
+  const double calls = static_cast<double>(std::max<std::int64_t>(1, totals.collectives));
+  const double mean =
+      static_cast<double>(sent) / calls / static_cast<double>(std::max<std::size_t>(1, totals.ranks.size()));
+  const ResidualNodes nodes = residual_nodes(cluster.topology(), network_is_busiest(totals.link_bytes, cluster));
+  return residuals.of(nodes, mean);
+}
+
+Ends step_ends(Time step, const RankTotals& rank, const KernelModel& kernels, double of_collectives) {
   const Time below = half_width(
       rank, [&](KernelKind kind) { return std::abs(kernels.residual_low(kind)); },
-      std::abs(kernels.overlap_residual_low()));
+      std::abs(kernels.overlap_residual_low()), of_collectives);
   const Time above = half_width(
-      rank, [&](KernelKind kind) { return std::abs(kernels.residual_high(kind)); }, kernels.overlap_residual_high());
+      rank, [&](KernelKind kind) { return std::abs(kernels.residual_high(kind)); }, kernels.overlap_residual_high(),
+      of_collectives);
   return {below < step ? step - below : Time::zero(), step + above};
 }
 

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "sim/cluster/cluster.h"
+#include "sim/network/nccl_residuals.h"
 #include "sim/timeline/timeline.h"
 
 namespace longhaul {
@@ -68,8 +69,14 @@ struct Ends {
 // The ends of a step of `step` on `rank`, at 90 %. Kernels of one kind err together: time of the kind x the relative
 // residual of the kind that the calibration measured. Kinds err independently: quadrature. Waits for other ranks
 // (bubble, imbalance, tail) are kernels of others: they err in proportion with the kernels. Exposed communication errs
-// by +-25 % (collectives are not calibrated yet), independently; so does contention, by what the calibration measured.
-// The launch part is taken as it is.
-Ends step_ends(Time step, const RankTotals& rank, const KernelModel& kernels);
+// by `of_collectives` of it either way, independently; so does contention, by what the calibration measured. The launch
+// part is taken as it is.
+Ends step_ends(Time step, const RankTotals& rank, const KernelModel& kernels, double of_collectives);
+
+// Nine in ten measured calls of the kind that this run made lie within this part of their prediction
+// (topologies/nccl-residuals.json): by whether the busiest link is between nodes, by the network, and by the mean bytes
+// that a rank sends in a call. The mean is over all ranks, members or not, so it is on the small side, where the
+// classes are wider.
+double collective_half_width(const Totals& totals, const Cluster& cluster, const NcclResiduals& residuals);
 
 }  // namespace longhaul

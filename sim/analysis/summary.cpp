@@ -103,7 +103,8 @@ StepSummary summarize(const Totals& totals, const Schedule& schedule, const Trai
             summary.split.sum().ps(), totals.step.ps());
   summary.compute = split_compute(critical);
   summary.bound_by = bound_by(critical, network_is_busiest(totals.link_bytes, cluster));
-  const Ends ends = step_ends(totals.step, critical, kernels);
+  const Ends ends =
+      step_ends(totals.step, critical, kernels, collective_half_width(totals, cluster, shipped_nccl_residuals()));
   summary.low = ends.low;
   summary.high = ends.high;
   const double gpu_seconds = totals.step.seconds() * static_cast<double>(totals.ranks.size());

@@ -177,7 +177,7 @@ std::string compare_table(const Study& study, const StudyResult& result, const J
     if (!lines.empty()) text += "\n" + lines;
     text += fmt::format(
         "\nspeedup: against {}; own: against the published baseline; *: wins; !: does not fit;\n"
-        "GB in, out: sent inside and between nodes, mean a GPU; low-high: 90 %, collectives +-25 %\n"
+        "GB in, out: sent inside and between nodes, mean a GPU; low-high: 90 %\n"
         "{}\n",
         one.baseline, one.setup->kernels.description());
   }

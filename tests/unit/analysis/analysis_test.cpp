@@ -133,7 +133,7 @@ TEST(Breakdown, EndsCombineKindsInQuadrature) {
   const double high = std::abs(kernels.residual_high(KernelKind::kGemm)) * 24 * (1 + 8.0 / 24);
   ASSERT_GT(low, 0);
   ASSERT_GT(high, 0);
-  const Ends ends = step_ends(ms(46), rank, kernels);
+  const Ends ends = step_ends(ms(46), rank, kernels, 0.25);
   EXPECT_NEAR(ends.low.ms(), 46 - std::sqrt(low * low + 1.5 * 1.5), 1e-6);
   EXPECT_NEAR(ends.high.ms(), 46 + std::sqrt(high * high + 1.5 * 1.5), 1e-6);
 }
@@ -143,10 +143,33 @@ TEST(Breakdown, ContentionHasAnErrorOfItsOwn) {
   const KernelModel kernels = kernels_of(cluster_of(16));
   RankTotals rank = rank_of();
   rank.contention = ms(4);
-  const Ends ends = step_ends(ms(50), rank, kernels);
+  const Ends ends = step_ends(ms(50), rank, kernels, 0.25);
   ASSERT_GT(kernels.overlap_residual_high(), 0);
   EXPECT_NEAR(ends.low.ms(), 50 - std::hypot(4 * kernels.overlap_residual_low(), 1.5), 1e-6);
   EXPECT_NEAR(ends.high.ms(), 50 + std::hypot(4 * kernels.overlap_residual_high(), 1.5), 1e-6);
+}
+
+// Four calls of 8 MB a rank, mean over 16 ranks: 8 MB, between 1 and 64 MiB. Which class is taken follows the busiest
+// link and the network.
+TEST(Breakdown, CollectivesErrByTheClassOfTheRun) {
+  const Cluster cluster = cluster_of(16);
+  const Expected<NcclResiduals> residuals = read_nccl_residuals(data_directory());
+  ASSERT_TRUE(residuals) << residuals.error().front().to_string();
+  Totals totals;
+  totals.collectives = 4;
+  totals.ranks.resize(16);
+  for (RankTotals& rank : totals.ranks) rank.sent_intra_node = 32'000'000;
+  totals.link_bytes.assign(cluster.links().size(), 0);
+  EXPECT_EQ(collective_half_width(totals, cluster, *residuals), residuals->half_width[0][2]);
+  for (std::size_t i = 0; i < cluster.links().size(); ++i) {
+    if (cluster.links()[i].scope == LinkScope::kInterNode) totals.link_bytes[i] = 1;
+  }
+  EXPECT_EQ(collective_half_width(totals, cluster, *residuals), residuals->half_width[1][2]);
+  for (RankTotals& rank : totals.ranks) rank.sent_inter_node = 1'000'000'000;
+  EXPECT_EQ(collective_half_width(totals, cluster, *residuals), residuals->half_width[1][3]);
+  totals.collectives = 1'000'000;
+  EXPECT_EQ(collective_half_width(totals, cluster, *residuals), residuals->half_width[1][0]);
+  EXPECT_EQ(residual_nodes(*read_topology("aws-p5", data_directory()), true), ResidualNodes::kSeveralOther);
 }
 
 // The same step on a device that was not measured has the wider interval: 32 ms of GEMM and its waits err by at least
@@ -157,7 +180,7 @@ TEST(Breakdown, AnUnmeasuredDeviceHasTheWiderInterval) {
   const auto ends_on = [&](const char* name) {
     const auto topology = read_topology(name, data_directory());
     EXPECT_TRUE(topology.has_value());
-    return step_ends(ms(46), rank, kernels_of(*make_cluster(*topology, 8)));
+    return step_ends(ms(46), rank, kernels_of(*make_cluster(*topology, 8)), 0.25);
   };
   const Ends measured = ends_on("dgx-h200-ndr");
   for (const char* name : {"dgx-h100-ndr", "dgx-a100-hdr"}) {
