@@ -5,34 +5,41 @@
 namespace longhaul {
 namespace {
 
-constexpr double kChunk = 512.0 * 1024;  // bytes a channel over NVLink (NCCL_P2P_NVL_CHUNKSIZE)
+constexpr double kChunk = 512.0 * 1024;         // bytes a channel over NVLink (NCCL_P2P_NVL_CHUNKSIZE)
+constexpr double kNetworkChunk = 128.0 * 1024;  // in a communicator of several domains (NCCL_P2P_NET_CHUNKSIZE)
 
 double microseconds(double bytes, double rate) { return bytes / (1000 * rate); }
 
-struct NearPart {
-  double ll_us = 0;
-  Parts simple;
-};
+// us that the exchange's bytes inside a domain need at `rate` GB/s of a GPU's links: behind a switch all of them share
+// the rate, between pairs each message has its pair's share.
+double link_us(const NcclMachine& machine, const NcclExchange& exchange, double rate) {
+  if (machine.nvswitch || machine.gpus_per_domain < 2) return microseconds(exchange.near_bytes, rate);
+  return microseconds(exchange.near_message, rate / (machine.gpus_per_domain - 1));
+}
+
+// LL sends as many flags as data.
+Parts near_ll(const NcclConstants& constants, const NcclMachine& machine, const NcclExchange& exchange, int channels) {
+  const double block = microseconds(exchange.near_message / channels, constants.of(machine.gpu, GpuTerm::kP2pLlRate));
+  return {0, std::max(block, 2 * link_us(machine, exchange, machine.nvlink_rate))};
+}
 
 // Messages inside a domain. A channel copies its part in chunks into the receiver's buffer, from where the receiver
-// copies it out: the first chunk is only sent, the last one only received, those between do both at once.
+// copies it out: the first chunk is only sent, the last one only received, those between do both at once. The busiest
+// message sets the pace of a channel, all of a rank's bytes that of its links.
 Parts near_simple(const NcclConstants& constants, const NcclMachine& machine, const NcclExchange& exchange,
                   int channels) {
   const auto gpu = [&](GpuTerm term) { return constants.of(machine.gpu, term); };
   const double part = exchange.near_message / channels;
-  const double chunk = std::min(part, kChunk);
-  const double lanes = static_cast<double>(channels) * exchange.near_peers;
-  double nvlink = machine.nvlink_rate;
-  if (!machine.nvswitch && machine.gpus_per_domain > 1) {
-    nvlink = machine.nvlink_rate * exchange.near_peers / (machine.gpus_per_domain - 1);
-  }
+  if (part <= 0) return {};
+  const double chunk = std::min(part, exchange.domains > 1 ? kNetworkChunk : kChunk);
+  const double first = chunk / part;
   const double passes = gpu(GpuTerm::kP2pMemoryPasses) / machine.memory_rate;
-  const double both_link = 1 / (1 / (gpu(GpuTerm::kP2pEfficiency) * nvlink) + passes);
+  const double both_link = 1 / (1 / (gpu(GpuTerm::kP2pEfficiency) * machine.nvlink_rate) + passes);
   const double alone = gpu(GpuTerm::kP2pAloneRate);
-  const double sending = std::min(alone, nvlink / lanes);
-  const double both = std::min(gpu(GpuTerm::kP2pBothShare) * alone, both_link / lanes);
-  const double through = microseconds(part - chunk, both);
-  return {microseconds(chunk, alone), microseconds(chunk, sending) + through};
+  const double sent = std::max(microseconds(chunk, alone), first * link_us(machine, exchange, machine.nvlink_rate));
+  const double through = std::max(microseconds(part - chunk, gpu(GpuTerm::kP2pBothShare) * alone),
+                                  (1 - first) * link_us(machine, exchange, both_link));
+  return {microseconds(chunk, alone), sent + through};
 }
 
 }  // namespace
@@ -49,9 +56,8 @@ NcclTime nccl_time(const NcclConstants& constants, const NcclMachine& machine, c
   const double begin = gpu(GpuTerm::kStart) + peers * gpu(GpuTerm::kP2pPeer);
   Parts near;
   if (exchange.near_peers > 0) {
-    near = time.protocol == NcclProtocol::kLl
-               ? Parts{0, microseconds(exchange.near_message / time.channels, gpu(GpuTerm::kP2pLlRate))}
-               : near_simple(constants, machine, exchange, time.channels);
+    near = plan.ll ? near_ll(constants, machine, exchange, time.channels)
+                   : near_simple(constants, machine, exchange, time.channels);
   }
   Parts far;
   if (exchange.far_peers > 0) {

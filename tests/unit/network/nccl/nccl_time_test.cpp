@@ -253,6 +253,30 @@ TEST(Exchange, NearOnlyAndFarOnly) {
   EXPECT_LT(nccl_time(constants, round_machine(), near).total_us(), time.total_us());
 }
 
+// One peer gets 64 MiB, six get nothing: the link is its alone, so only the channels bind: 4 of them, 16 MiB each.
+TEST(Exchange, AHotMessageHasTheLinkToItself) {
+  NcclExchange hot;
+  hot.ranks = 8;
+  hot.near_peers = 7;
+  hot.near_message = hot.near_bytes = 64 * kMiB;
+  const NcclTime time = nccl_time(round_constants(), round_machine(), hot);
+  EXPECT_EQ(time.channels, 4);
+  EXPECT_NEAR(time.total_us(), 4 + 6 + 6 * 0.2 + 2 * 524288 / 25e3 + (16 * kMiB - 524288) / 20e3, 1e-6);
+}
+
+// LL of 512 KiB to 30 peers (before 2.29): flags double the bytes, so 30 x 512 KiB take 2 / 400 GB/s.
+TEST(Exchange, ManyPeersInLlShareTheLink) {
+  NcclMachine machine = round_machine();
+  machine.version = 22703;
+  machine.gpus_per_domain = 72;
+  const NcclCall call{NcclCollective::kAllToAll, 31, 1, 31, 31 * 512 * kKiB};
+  NcclConstants constants = round_constants();
+  set(constants, GpuTerm::kP2pLlRate, 50);
+  const NcclTime time = nccl_time(constants, machine, call);
+  EXPECT_EQ(time.protocol, NcclProtocol::kLl);
+  EXPECT_NEAR(time.bytes_us, 2 * 30 * 512 * kKiB / 400e3, 1e-9);
+}
+
 TEST(NcclTime, OneRankCostsAStart) {
   const NcclCall call{NcclCollective::kAllReduce, 1, 1, 1, kMiB};
   EXPECT_EQ(nccl_time(round_constants(), round_machine(), call).total_us(), 4);
