@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "sim/core/invariant.h"
+#include "sim/strategies/context_parallel/refine.h"
 #include "sim/strategies/context_parallel/refusal.h"
 #include "sim/strategies/context_parallel/whole_doc.h"
 
@@ -21,6 +23,7 @@ constexpr std::int64_t kStepDivisor = 64;
 // Bounds of the candidates that a scorer sees: documents x ranks of a large problem, shards of the Per-Doc set.
 constexpr std::int64_t kLargeProblem = 1 << 17;
 constexpr std::int64_t kMostPerDocShards = 1 << 16;
+constexpr int kRefinedStarts = 3;
 
 // One sequence and everything that does not depend on the Per-Doc set. Documents go by their place in packing order
 // until the plan is done.
@@ -340,7 +343,23 @@ tl::expected<CpPlan, std::string> plan_flashcp_by_time(std::span<const PlannedDo
   const double limit = std::max(options.imbalance_limit, *std::min_element(imbalances.begin(), imbalances.end()));
   std::vector<bool> allowed;
   for (const double imbalance : imbalances) allowed.push_back(!search.limit_binds || imbalance <= limit);
-  return std::move(plans[least(plans, allowed, score)]);
+  // Small plans are refined; the best few starts, since the least score need not lead to the least refined one.
+  const double free = search.limit_binds ? limit : std::numeric_limits<double>::infinity();
+  CpPlan best;
+  double best_score = 0;
+  for (int start = 0; start < kRefinedStarts; ++start) {
+    const std::size_t index = least(plans, allowed, score);
+    if (index == plans.size()) break;
+    allowed[index] = false;
+    CpPlan plan = refine_plan(std::move(plans[index]), documents, free, score);
+    const double value = score(plan);
+    if (start == 0 || value < best_score) {
+      best_score = value;
+      best = std::move(plan);
+    }
+    if (cp_loads(best).shards > kMostRefinedShards) break;
+  }
+  return best;
 }
 
 std::optional<TwoDocumentExchange> two_document_exchange(const TwoDocumentState& state) {

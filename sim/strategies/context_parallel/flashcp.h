@@ -65,7 +65,7 @@ struct FlashCpSearch {
   std::vector<FlashCutRule> rules = {FlashCutRule::kEqualise, FlashCutRule::kEqualiseSwap};  // in place of cut_rule
   bool limit_binds = true;  // only plans within the imbalance limit, or those of least imbalance if there is none
 };
-// The candidate of all rules with the least score; the first of equals.
+// The candidate of all rules with the least score; the first of equals. Small plans are refined (refine.h).
 tl::expected<CpPlan, std::string> plan_flashcp_by_time(std::span<const PlannedDocument> documents, std::int64_t ranks,
                                                        const FlashCpOptions& options, const FlashCpSearch& search,
                                                        const CpScore& score);

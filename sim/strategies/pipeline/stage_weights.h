@@ -1,7 +1,7 @@
 // The weights of a pipeline stage under ZeRO 3: gathered once a step or for every chunk, and what the latter costs.
 //
-// The schedule and the planners' cost model share the decision. Seconds are those of each collective alone (network
-// +-25 %), one after another.
+// The schedule and the planners' cost model share the decision. Seconds are those of each collective alone, one
+// after another.
 #pragma once
 
 #include <cstdint>

@@ -86,6 +86,98 @@ void check(const std::string& lengths, int ranks) {
   EXPECT_GE(chosen.saving, naive.saving);
 }
 
+// The best of all plans that cut documents at multiples of a block and give every rank as many blocks. Ranks are alike
+// (one node), so block 0 stays on rank 0.
+struct Exhaustive {
+  std::vector<PlannedDocument> documents;
+  std::int64_t block = 0;
+  std::int64_t ranks = 0;
+  CpScore score;
+  double best = 0;
+  std::int64_t plans = 0;
+
+  void run() {
+    for (const PlannedDocument& document : documents) {
+      for (std::int64_t first = 0; first < document.tokens; first += block) {
+        blocks_.push_back({document.document, first, block, document.tokens});
+      }
+    }
+    share_ = blocks_.size() / static_cast<std::size_t>(ranks);
+    owner_.assign(blocks_.size(), 0);
+    held_.assign(static_cast<std::size_t>(ranks), 0);
+    place(0);
+  }
+
+ private:
+  void place(std::size_t index) {
+    if (index == blocks_.size()) return judge();
+    const std::size_t choices = index == 0 ? 1 : held_.size();
+    for (std::size_t rank = 0; rank < choices; ++rank) {
+      if (held_[rank] == share_) continue;
+      ++held_[rank];
+      owner_[index] = rank;
+      place(index + 1);
+      --held_[rank];
+      if (held_[rank] == 0) break;  // the other empty ranks are no different
+    }
+  }
+  void judge() {
+    CpPlan plan;
+    plan.ranks.resize(held_.size());
+    plan.padded_tokens_per_rank = static_cast<std::int64_t>(share_) * block;
+    for (std::size_t i = 0; i < blocks_.size(); ++i) append_shard(plan.ranks[owner_[i]], blocks_[i]);
+    const double seconds = score(plan);
+    if (plans++ == 0 || seconds < best) best = seconds;
+  }
+
+  std::vector<Shard> blocks_;
+  std::vector<std::size_t> owner_;
+  std::vector<std::size_t> held_;
+  std::size_t share_ = 0;
+};
+
+// Random small cases: 16 blocks of 8K on 2 ranks, 12 of 8K on 4 ranks.
+TEST(FlashCpOptimum, IsWithinFivePercentOfAnExhaustiveSearch) {
+  Rng rng(1, "flashcp optimum");
+  double worst = 0, worst_bound = 0, sum = 0;
+  int cases = 0;
+  for (const auto& [ranks, blocks, count] : {std::tuple(2, 16, 12), std::tuple(4, 12, 6)}) {
+    const Cluster cluster = shipped_cluster("dgx-h100-ndr", 8);
+    const KernelModel kernels = kernels_of(cluster);
+    StrategyRequest request;
+    request.model = shipped_model("llama-7b");
+    request.degrees.cp = request.ranks = ranks;
+    request.cluster = &cluster;
+    request.kernels = &kernels;
+    const CpClock clock(request);
+    for (int i = 0; i < count; ++i) {
+      Exhaustive search;
+      search.block = 8192;
+      search.ranks = ranks;
+      search.score = [&](const CpPlan& plan) { return clock.layer_seconds(plan, CpTraffic::kNonlast, false); };
+      for (std::int64_t left = blocks; left > 0;) {
+        const std::int64_t tokens = rng.integer(1, std::min<std::int64_t>(left, 8));
+        search.documents.push_back({static_cast<DocumentId>(search.documents.size()), tokens * search.block});
+        left -= tokens;
+      }
+      search.run();
+      FlashCpSearch free;
+      free.limit_binds = false;
+      const CpPlan plan = *plan_flashcp_by_time(search.documents, ranks, {}, free, search.score);
+      const double ratio = search.score(plan) / search.best;
+      const CpPlan bound = *plan_flashcp_by_time(search.documents, ranks, {}, {}, search.score);
+      worst_bound = std::max(worst_bound, search.score(bound) / search.best);
+      EXPECT_LE(ratio, 1.05) << "case " << i << " on " << ranks << " ranks";
+      worst = std::max(worst, ratio);
+      sum += ratio;
+      ++cases;
+    }
+  }
+  EXPECT_LE(worst_bound, 1.05);
+  std::printf("time over the best of an exhaustive search: mean %.4f, worst %.4f of %d cases; within R %.4f\n",
+              sum / cases, worst, cases, worst_bound);
+}
+
 class FlashCpChoice : public testing::TestWithParam<std::tuple<std::string, int>> {};
 
 TEST_P(FlashCpChoice, IsBalancedSavesAndIsFast) { check(std::get<0>(GetParam()), std::get<1>(GetParam())); }
