@@ -13,7 +13,7 @@
 
 namespace longhaul {
 
-// Decides the constants of NCCL's protocols (sim/network/protocol.h).
+// Decides the constants of NCCL's protocols (sim/network/nccl).
 enum class GpuGeneration { kAmpere, kHopper, kBlackwell, kCdna4 };
 
 struct DeviceSpec {
