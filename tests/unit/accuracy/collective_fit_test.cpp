@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "sim/core/data_files.h"
 #include "validate/accuracy/collectives.h"
@@ -125,7 +126,10 @@ TEST(CollectiveSummary, CountsWhatItIsGiven) {
   }
   EXPECT_THAT(accuracy_table(accuracy, nullptr), HasSubstr("MISS"));
   EXPECT_THAT(accuracy_csv(accuracy, &accuracy), HasSubstr("twins,table,h200_2x8_nebius_allreduce,all,5,100.00"));
-  EXPECT_THAT(accuracy_json(accuracy, nullptr), HasSubstr("\"leave_one_table_out\""));
+  const auto json = nlohmann::json::parse(accuracy_json(accuracy, &accuracy));
+  EXPECT_EQ(json["schema"], "accuracy/1");
+  EXPECT_EQ(json["leave_one_table_out"]["tables"].size(), tables().size());
+  EXPECT_EQ(json["leave_twins_out"], json["leave_one_table_out"]);
 }
 
 }  // namespace
