@@ -26,7 +26,7 @@ FlashCpPolicy policy_of(const StrategyRequest& request) {
   if (rule == "naive") policy.options.cut_rule = FlashCutRule::kNaive;
   if (!rule.empty()) policy.search.rules = {policy.options.cut_rule};
   if (given.value("split", "anywhere") == "node") policy.options.ranks_per_node = request.gpus_per_node;
-  policy.by_time = given.value("choose", "imbalance") == "time";
+  policy.by_time = given.value("choose", "time") == "time";
   policy.search.limit_binds = given.value("per_doc", "limit") == "limit";
   if (given.value("exchange", "padded") == "exact") policy.traffic = CpTraffic::kNeed;
   policy.overlap = given.value("overlap", false);
