@@ -137,7 +137,7 @@ TEST(Strict, UnknownAndUnbuiltSubcommandsAreNamed) {
   EXPECT_EQ(output.code, 2);
   EXPECT_NE(output.err.find("unknown subcommand \"comapre\"; expected one of "), std::string::npos) << output.err;
   EXPECT_NE(output.err.find("did you mean \"compare\"?"), std::string::npos) << output.err;
-  for (const std::string name : {"search", "sweep", "report", "calibrate", "validate", "collective"}) {
+  for (const std::string name : {"search", "sweep", "report", "calibrate", "validate"}) {
     for (const char* rest : {"", " --help", " x"}) {
       output = longhaul(name + rest);
       EXPECT_EQ(output.code, 2) << name << rest;
