@@ -73,8 +73,16 @@ const Topology* Predictor::topology_of(const CollectiveRow& row) {
   const auto kind = std::make_tuple(row.gpu, row.nodes, row.gpus_per_node, row.fabric);
   auto name = names_.find(kind);
   if (name == names_.end()) {
-    const Expected<std::string> found =
+    Expected<std::string> found =
         find_topology({row.gpu, row.nodes, row.gpus_per_node, row.fabric}, data_directory_, file_, place);
+    // "nvl72+infiniband" names the domain and the network between domains: where no machine goes by both, the
+    // network's.
+    const std::size_t plus = row.fabric.find('+');
+    if (!found && plus != std::string::npos) {
+      const Expected<std::string> network = find_topology(
+          {row.gpu, row.nodes, row.gpus_per_node, row.fabric.substr(plus + 1)}, data_directory_, file_, place);
+      if (network) found = *network;
+    }
     if (take(found) == nullptr) return nullptr;
     name = names_.emplace(kind, *found).first;
   }

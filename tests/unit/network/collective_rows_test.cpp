@@ -133,6 +133,17 @@ TEST(CollectiveRows, UnknownMachinesAreNamedWithTheNearest) {
   EXPECT_THAT(errors[1], testing::HasSubstr("did you mean \"infiniband\"?"));
 }
 
+// Domain and network, joined: the network says which machine it is.
+TEST(CollectiveRows, TheNetworkBetweenDomainsSaysTheMachine) {
+  const auto table =
+      predict("all_reduce,GB200,144,36,4,1048576,nvl72+infiniband,\nall_reduce,GB200,144,36,4,1048576,infiniband,\n");
+  ASSERT_TRUE(table) << table.error().front().to_string();
+  EXPECT_EQ(table->rows[0].us, table->rows[1].us);
+  const std::vector<std::string> errors = texts(predict("all_reduce,GB200,144,36,4,1048576,nvl72+pigeons,\n"));
+  ASSERT_EQ(errors.size(), 1u);
+  EXPECT_THAT(errors[0], testing::HasSubstr("\"nvl72+pigeons\""));
+}
+
 TEST(CollectiveRows, ColumnsAreNeeded) {
   const auto table =
       predict_collectives("collective,gpu,ngpu,size_bytes,algorithm\n", "t.csv", std::nullopt, LONGHAUL_SOURCE_ROOT);
