@@ -7,6 +7,8 @@
 // each computes half of the columns of dQ = dS K, which the copy engine adds to an fp32 sum in memory (so bits of dQ
 // differ between runs). The third scales that sum and rounds it to bf16.
 //
+// This file is compiled for sm_90a alone; PieceAttention launches nothing of it elsewhere.
+//
 // The sum of dQ lies as the accumulators do: [head][query tile][half][8][128 threads][4].
 #include "kernels/attention/hopper_backward.h"
 #include "kernels/attention/hopper_copy.cuh"
@@ -101,15 +103,16 @@ __global__ void __launch_bounds__(256) round_d_q_kernel(const HopperBackwardArgs
   store_row<1>(x, args.scale, row + 8 < tile.q_count, to + static_cast<std::int64_t>(8) * args.q_heads * kDim);
 }
 
-// Other architectures of the same build get an empty kernel; PieceAttention does not launch it there.
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-
 constexpr int kConsumerThreads = 256;
 constexpr int kConsumerWarps = 8;
 constexpr std::uint32_t kQueryHalf = kRows * 128;  // bytes from columns 0-63 to columns 64-127
 constexpr std::uint32_t kKeyHalf = kKeys * 128;
 constexpr std::uint32_t kStatisticsBytes = kRowStatistics * 4;
 constexpr int kNoWork = -1;
+// Of a thread; the kernel starts with 168 for each of three warpgroups.
+constexpr int kCopyRegisters = 40;
+constexpr int kComputeRegisters = 232;
+static_assert(kCopyRegisters + 2 * kComputeRegisters <= 3 * 168);
 
 struct Ring {
   int slot = 0;
@@ -132,7 +135,7 @@ class Producer {
     int item = static_cast<int>(blockIdx.x);
     while (item < items) {
       publish(item);
-      copy(args_.tiles.tiles[item % args_.tiles.tile_count], item / args_.tiles.tile_count);
+      copy(args_.tiles.tiles[item / args_.kv_heads], item % args_.kv_heads);
       item = static_cast<int>(gridDim.x) + atomicAdd(&args_.counters[0], 1);
     }
     publish(kNoWork);
@@ -205,8 +208,8 @@ class Consumer {
 
   __device__ void run() {
     for (int item = draw(); item != kNoWork; item = draw()) {
-      const KeyTile& tile = args_.tiles.tiles[item % args_.tiles.tile_count];
-      const int kv_head = item / args_.tiles.tile_count;
+      const KeyTile& tile = args_.tiles.tiles[item / args_.kv_heads];
+      const int kv_head = item % args_.kv_heads;
       float d_k[kDim / 2], d_v[kDim / 2];
 #pragma unroll
       for (int i = 0; i < kDim / 2; ++i) d_k[i] = d_v[i] = 0;
@@ -260,9 +263,9 @@ class Consumer {
     score_gradients(d_p, p, shared_.statistics[slot] + kRows);
     std::uint32_t d_s[kRows / 16][4];
     pack_probabilities(d_p, d_s);
+    start_sum(d_k, d_s, descriptor_of_columns(shared_.q[slot], kQueryHalf));
     share(d_s, shared_.d_s[buffer_]);
     float d_q[kRows / 2];
-    start_sum(d_k, d_s, descriptor_of_columns(shared_.q[slot], kQueryHalf));
     start_query_gradient(d_q, descriptor_of_columns(shared_.d_s[buffer_], 0));
     wait_wgmma<0>();
     fence_registers(d_v);
@@ -424,11 +427,8 @@ __device__ void make_barriers(Shared& shared) {
   fence_barrier_init();
 }
 
-#endif  // sm_90a
-
 __global__ void __launch_bounds__(kThreads, 1) hopper_backward_kernel(const __grid_constant__ HopperBackwardMaps maps,
                                                                       const __grid_constant__ HopperBackwardArgs args) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ std::uint8_t raw[];
   Shared& shared = *reinterpret_cast<Shared*>((reinterpret_cast<std::uintptr_t>(raw) + 1023) / 1024 * 1024);
   const int warpgroup = static_cast<int>(threadIdx.x) / 128;
@@ -441,13 +441,12 @@ __global__ void __launch_bounds__(kThreads, 1) hopper_backward_kernel(const __gr
   }
   __syncthreads();
   if (warpgroup == 0) {
-    give_registers_back<32>();
+    give_registers_back<kCopyRegisters>();
     if (threadIdx.x == 0) Producer(shared, maps, args).run();
   } else {
-    take_registers<240>();
+    take_registers<kComputeRegisters>();
     Consumer(shared, args, warpgroup - 1).run();
   }
-#endif
 }
 
 }  // namespace

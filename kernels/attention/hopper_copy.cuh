@@ -56,11 +56,10 @@ __device__ inline void copy_tile(void* tile, const CUtensorMap& map, Barrier& ba
 }
 // Copies `bytes` (a multiple of 16) as they lie.
 __device__ inline void copy_bytes(void* to, const void* from, std::uint32_t bytes, Barrier& barrier) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n" ::"r"(
-          shared_address(to)),
-      "l"(from), "r"(bytes), "r"(shared_address(&barrier))
-      : "memory");
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n" ::"r"(
+                   shared_address(to)),
+               "l"(from), "r"(bytes), "r"(shared_address(&barrier))
+               : "memory");
 }
 // Adds fp32 numbers in shared memory to those in device memory, without waiting.
 __device__ inline void add_to_memory(float* to, const float* from, std::uint32_t bytes) {
@@ -113,6 +112,8 @@ __device__ inline void named_arrive(int name, int threads) {
   asm volatile("bar.arrive %0, %1;\n" ::"r"(name), "r"(threads) : "memory");
 }
 
+// Registers a thread, for the whole warpgroup. What one gives back another takes; together they must not want more than
+// the block started with (its threads times the kernel's registers, 168 for 384 threads), or the taking never ends.
 template <int kRegisters>
 __device__ inline void give_registers_back() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;\n" ::"n"(kRegisters));

@@ -7,6 +7,8 @@
 // one's softmax hides behind the other's products. Blocks stay and draw (tile, head) pairs from a counter, long tiles
 // first, the heads of one section of keys and values (sized for the L2) together.
 //
+// This file is compiled for sm_90a alone; PieceAttention launches nothing of it elsewhere.
+//
 // Versions, with what each was predicted and measured at: docs/performance-log.md, "Attention forward on Hopper".
 #include <cuda_bf16.h>
 
@@ -42,14 +44,15 @@ struct __align__(1024) Shared {
   int work[kWorkSlots];
 };
 
-// Other architectures of the same build get an empty kernel; PieceAttention does not launch it there.
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-
 constexpr int kConsumerThreads = 128 * kConsumers;
 constexpr int kConsumerWarps = 4 * kConsumers;
 constexpr std::uint32_t kQueryHalf = kRows * 128;  // bytes from columns 0-63 to columns 64-127
 constexpr std::uint32_t kKeyHalf = kKeys * 128;
 constexpr int kNoWork = -1;
+// Of a thread; the kernel starts with 168 for each of three warpgroups.
+constexpr int kCopyRegisters = 40;
+constexpr int kComputeRegisters = 232;
+static_assert(kCopyRegisters + 2 * kComputeRegisters <= 3 * 168);
 
 // Place in a ring of slots and the parity of the present round.
 template <int kSlots>
@@ -296,11 +299,8 @@ __device__ void make_barriers(Shared& shared) {
   fence_barrier_init();
 }
 
-#endif  // sm_90a
-
 __global__ void __launch_bounds__(kThreads, 1)
     hopper_forward_kernel(const __grid_constant__ HopperMaps maps, const __grid_constant__ HopperForwardArgs args) {
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ std::uint8_t raw[];
   Shared& shared = *reinterpret_cast<Shared*>((reinterpret_cast<std::uintptr_t>(raw) + 1023) / 1024 * 1024);
   const int warpgroup = static_cast<int>(threadIdx.x) / 128;
@@ -312,13 +312,12 @@ __global__ void __launch_bounds__(kThreads, 1)
   }
   __syncthreads();
   if (warpgroup == 0) {
-    give_registers_back<32>();
+    give_registers_back<kCopyRegisters>();
     if (threadIdx.x == 0) Producer(shared, maps, args).run();
   } else {
-    take_registers<240>();
+    take_registers<kComputeRegisters>();
     Consumer(shared, args, warpgroup - 1).run();
   }
-#endif
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "kernels/attention/hopper_backward.h"
 #include "kernels/attention/hopper_forward.h"
+#include "kernels/attention/portable_backward.h"
 #include "kernels/attention/portable_forward.h"
 #include "kernels/attention/tensor_map.h"
 #include "kernels/common/check.h"
@@ -97,13 +98,14 @@ DeviceTiles PiecePlan::tiles() const {
   return {tiles_.data(), segments_.data(), pieces_.data(), static_cast<std::int32_t>(tiles_.size())};
 }
 
-PieceBackwardPlan::PieceBackwardPlan(const BackwardPlan& plan, cudaStream_t stream)
+PieceBackwardPlan::PieceBackwardPlan(const BackwardPlan& plan, const TilePlan& query_plan, cudaStream_t stream)
     : q_rows_(plan.q_rows),
       k_rows_(plan.k_rows),
       tiles_(plan.tiles.size()),
       segments_(plan.segments.size()),
       q_tiles_(plan.q_tiles.size()),
-      pieces_(plan.pieces.size()) {
+      pieces_(plan.pieces.size()),
+      query_plan_(query_plan, stream) {
   tiles_.upload(plan.tiles, stream);
   segments_.upload(plan.segments, stream);
   q_tiles_.upload(plan.q_tiles, stream);
@@ -188,25 +190,46 @@ void PieceAttention::forward(const PiecePlan& plan, const Bf16* q, const Bf16* k
   launch_hopper_forward(maps, args, multiprocessors_, stream);
 }
 
-void PieceAttention::require_backward() const {
-  if (kernel_ != Kernel::kHopper) {
-    throw std::invalid_argument(
-        fmt::format("attention backward runs on the Hopper kernel alone: head dimension {} on sm_90", kHopperHeadDim));
-  }
-}
-
 PieceBackwardPlan PieceAttention::plan_backward(std::span<const Piece> pieces, std::int64_t q_rows, std::int64_t k_rows,
                                                 cudaStream_t stream) const {
-  require_backward();
-  const BackwardPlan plan = longhaul::plan_backward(pieces, q_rows, k_rows, kHopperBackwardRows, kHopperBackwardKeys);
+  const bool hopper = kernel_ == Kernel::kHopper;
+  const std::int32_t rows = hopper ? kHopperBackwardRows : kPortableTileRows;
+  const std::int32_t keys = hopper ? kHopperBackwardKeys : kPortableTileKeys;
+  const BackwardPlan plan = longhaul::plan_backward(pieces, q_rows, k_rows, rows, keys);
   check_items(plan.q_tiles.size(), shape_.q_heads);
   check_items(plan.tiles.size(), shape_.kv_heads);
-  return PieceBackwardPlan(plan, stream);
+  return PieceBackwardPlan(plan, hopper ? TilePlan{} : plan_tiles(pieces, q_rows, k_rows, rows, keys), stream);
+}
+
+void PieceAttention::backward_portable(const PieceBackwardPlan& plan, const Inputs& in, const Gradients& out,
+                                       cudaStream_t stream) {
+  PortableBackwardArgs args;
+  args.query_tiles = plan.query_tiles();
+  args.key_tiles = plan.tiles();
+  args.q_heads = shape_.q_heads;
+  args.kv_heads = shape_.kv_heads;
+  args.q_rows = plan.q_rows();
+  args.k_rows = plan.k_rows();
+  const ForwardOutput scales = output_of(shape_, nullptr, nullptr);
+  args.scale = scales.scale;
+  args.scale_log2 = scales.scale_log2;
+  args.q = device(in.q);
+  args.k = device(in.k);
+  args.v = device(in.v);
+  args.o = device(in.o);
+  args.d_o = device(in.d_o);
+  args.lse = in.lse;
+  args.row_sums =
+      scratch(statistics_, static_cast<std::size_t>(plan.q_rows()) * static_cast<std::size_t>(shape_.q_heads), stream);
+  args.d_q = device(out.q);
+  args.d_k = device(out.k);
+  args.d_v = device(out.v);
+  launch_portable_backward(args, shape_.head_dim, stream);
 }
 
 void PieceAttention::backward(const PieceBackwardPlan& plan, const Inputs& in, const Gradients& out,
                               cudaStream_t stream) {
-  require_backward();
+  if (kernel_ == Kernel::kPortable) return backward_portable(plan, in, out, stream);
   HopperBackwardArgs args;
   args.tiles = plan.tiles();
   args.q_heads = shape_.q_heads;

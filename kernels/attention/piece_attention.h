@@ -45,12 +45,13 @@ class PiecePlan {
   DeviceBuffer<PieceRule> pieces_;
 };
 
-// The same for backward launches.
+// The same for backward launches. The portable kernel also goes over query tiles.
 class PieceBackwardPlan {
  public:
-  PieceBackwardPlan(const BackwardPlan& plan, cudaStream_t stream);
+  PieceBackwardPlan(const BackwardPlan& plan, const TilePlan& query_plan, cudaStream_t stream);
 
   DeviceKeyTiles tiles() const;
+  DeviceTiles query_tiles() const { return query_plan_.tiles(); }
   std::int32_t q_rows() const { return q_rows_; }
   std::int32_t k_rows() const { return k_rows_; }
 
@@ -60,6 +61,7 @@ class PieceBackwardPlan {
   DeviceBuffer<BackwardSegment> segments_;
   DeviceBuffer<QueryTile> q_tiles_;
   DeviceBuffer<PieceRule> pieces_;
+  PiecePlan query_plan_;
 };
 
 class PieceAttention {
@@ -81,7 +83,7 @@ class PieceAttention {
   void forward(const PiecePlan& plan, const Bf16* q, const Bf16* k, const Bf16* v, Bf16* o, float* lse,
                cudaStream_t stream);
 
-  // Backward is by the Hopper kernel alone: both throw std::invalid_argument where kernel() is another.
+  // Throws as `plan` does.
   PieceBackwardPlan plan_backward(std::span<const Piece> pieces, std::int64_t q_rows, std::int64_t k_rows,
                                   cudaStream_t stream) const;
 
@@ -94,12 +96,12 @@ class PieceAttention {
   struct Gradients {
     Bf16 *q = nullptr, *k = nullptr, *v = nullptr;
   };
-  // Enqueues the gradients of q, k and v; rows that no piece names get 0. dQ is summed by atomic additions in fp32, so
-  // its last bits differ between runs. Scratch of 4 bytes an element of q is kept between calls.
+  // Enqueues the gradients of q, k and v; rows that no piece names get 0. The Hopper kernel sums dQ by atomic
+  // additions in fp32, so that its last bits differ between runs, in scratch of 4 bytes an element of q that is kept.
   void backward(const PieceBackwardPlan& plan, const Inputs& in, const Gradients& out, cudaStream_t stream);
 
  private:
-  void require_backward() const;
+  void backward_portable(const PieceBackwardPlan& plan, const Inputs& in, const Gradients& out, cudaStream_t stream);
 
   AttentionShape shape_;
   Kernel kernel_;

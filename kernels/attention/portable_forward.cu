@@ -6,61 +6,17 @@
 #include <algorithm>
 
 #include "kernels/attention/portable_forward.h"
+#include "kernels/attention/portable_tile.cuh"
 #include "kernels/attention/softmax_tile.cuh"
 #include "kernels/common/check.h"
 
 namespace longhaul {
 namespace {
 
+using namespace portable;
+
 constexpr int kRows = kPortableTileRows;
 constexpr int kKeys = kPortableTileKeys;
-constexpr int kThreads = 128;
-constexpr int kPad = 8;  // bf16 a row: neighbouring rows start 16 bytes further on in the banks
-
-__device__ std::uint32_t shared_address(const void* pointer) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
-}
-
-// Rows first .. first+63 of one head into shared memory; rows at or past `rows` become zeros.
-template <int kDim>
-__device__ void copy_rows(__nv_bfloat16* to, const __nv_bfloat16* from, int first, int rows, int heads, int head) {
-  constexpr int kUnits = kDim / 8;  // of 16 bytes
-  for (int i = static_cast<int>(threadIdx.x); i < kRows * kUnits; i += kThreads) {
-    const int row = i / kUnits;
-    const int unit = i % kUnits;
-    const bool inside = first + row < rows;
-    const std::int64_t place = (static_cast<std::int64_t>(inside ? first + row : 0) * heads + head) * kDim + unit * 8;
-    const int bytes = inside ? 16 : 0;  // of the source; the rest of the 16 is zeroed
-    asm volatile(
-        "cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared_address(to + row * (kDim + kPad) + unit * 8)),
-        "l"(from + place), "r"(bytes)
-        : "memory");
-  }
-  asm volatile("cp.async.commit_group;\n" ::: "memory");
-}
-template <int kPending>
-__device__ void wait_copies() {
-  asm volatile("cp.async.wait_group %0;\n" ::"n"(kPending) : "memory");
-}
-
-__device__ void load_matrices(std::uint32_t (&r)[4], const __nv_bfloat16* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(shared_address(row)));
-}
-__device__ void load_transposed(std::uint32_t (&r)[4], const __nv_bfloat16* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\n"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(shared_address(row)));
-}
-// d[16 x 8] += a[16 x 16] b[16 x 8].
-__device__ void multiply(float* d, const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};\n"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
 
 template <int kDim>
 struct Shared {
@@ -105,7 +61,7 @@ __device__ void add_values(float (&o)[kDim / 2], const std::uint32_t (&p)[kKeys 
 }
 
 template <int kDim>
-__global__ void __launch_bounds__(kThreads) portable_forward_kernel(const PortableForwardArgs args) {
+__global__ void __launch_bounds__(kTileThreads) portable_forward_kernel(const PortableForwardArgs args) {
   extern __shared__ __align__(16) std::uint8_t raw[];
   Shared<kDim>& shared = *reinterpret_cast<Shared<kDim>*>(raw);
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -151,7 +107,7 @@ void launch(const PortableForwardArgs& args, cudaStream_t stream) {
   if (blocks == 0) return;
   LH_CUDA_CHECK(cudaFuncSetAttribute(portable_forward_kernel<kDim>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      static_cast<int>(sizeof(Shared<kDim>))));
-  portable_forward_kernel<kDim><<<static_cast<unsigned>(blocks), kThreads, sizeof(Shared<kDim>), stream>>>(args);
+  portable_forward_kernel<kDim><<<static_cast<unsigned>(blocks), kTileThreads, sizeof(Shared<kDim>), stream>>>(args);
   LH_CUDA_CHECK(cudaGetLastError());
 }
 

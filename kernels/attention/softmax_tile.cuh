@@ -140,8 +140,8 @@ __device__ inline void transpose_quad(std::uint32_t (&v)[4]) {
   (upper ? v[1] : v[3]) = d;
 }
 
-// Writes one of the thread's two rows (kRow 0 or 1), times `factor`, as bf16 from `row` on. All lanes of a quad call it,
-// each with its own part of the row; nothing is written where `inside` is false.
+// Writes one of the thread's two rows (kRow 0 or 1), times `factor`, as bf16 from `row` on. All lanes of a quad call
+// it, each with its own part of the row; nothing is written where `inside` is false.
 template <int kRow, int kOutputs>
 __device__ inline void store_row(const float (&x)[kOutputs], float factor, bool inside, __nv_bfloat16* row) {
   const int lane = static_cast<int>(threadIdx.x) % 4;

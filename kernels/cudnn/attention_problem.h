@@ -42,7 +42,7 @@ bool is_dense(std::span<const CudnnSequence> sequences);
 
 // The pieces as sequences of one call under one mask. Throws std::invalid_argument, naming the piece, for a rule, a
 // stride or a causal offset that is not one of the masks, or one that differs from the other pieces' (a square causal
-// piece is both).
+// piece is both; if all are, the mask is top-left).
 CudnnAttentionProblem problem_of_pieces(std::span<const Piece> pieces, std::int64_t q_heads, std::int64_t kv_heads,
                                         std::int64_t head_dim);
 

@@ -38,6 +38,10 @@ std::vector<CudnnCase> cases() {
     result.push_back({"documents_gqa" + end, 4, 1, dim, packed_documents(lengths)});
   }
   result.push_back({"documents", 2, 2, 128, packed_documents(lengths)});
+  // One piece that is not square turns all into bottom-right ones.
+  std::vector<Piece> mixed = packed_documents(lengths);
+  mixed.push_back(bottom_right(466, 40, 466, 90));
+  result.push_back({"documents_and_a_shard", 2, 1, 128, mixed});
   result.push_back({"batch", 2, 1, 128, packed_documents({192, 192, 192})});
   result.push_back({"full", 2, 1, 128, {piece_of(0, 130, 0, 300, MaskRule::kFull)}});
   result.push_back({"top_left", 2, 1, 128, {top_left}});

@@ -67,6 +67,7 @@ TEST(CudnnProblem, ReadsMasksOffPieces) {
   const Piece shard = bottom_right(10, 5, 10, 20);
   Piece top_left = piece_of(10, 5, 10, 20, MaskRule::kCausal);
   const auto mask_of = [](const std::vector<Piece>& pieces) { return problem_of_pieces(pieces, 8, 2, 128).mask; };
+  EXPECT_EQ(mask_of({square, bottom_right(10, 5, 10, 5)}), CudnnMask::kCausalTopLeft);
   EXPECT_EQ(mask_of({square, shard}), CudnnMask::kCausalBottomRight);
   EXPECT_EQ(mask_of({shard, square}), CudnnMask::kCausalBottomRight);
   EXPECT_EQ(mask_of({square, top_left}), CudnnMask::kCausalTopLeft);

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <boost/algorithm/string/replace.hpp>
 #include <cstdio>
 #include <ctime>
 #include <exception>
@@ -34,13 +33,16 @@ std::vector<std::string> identity_lines() {
   LH_CUDA_CHECK(cudaDriverGetVersion(&driver));
   LH_CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
   const auto version = [](int v) { return fmt::format("{}.{}", v / 1000, v % 1000 / 10); };
-  std::string module = "unknown";
+  // "NVRM version: ... 580.159.04  Release Build ...": the release is the first word of digits and dots.
   std::ifstream in("/proc/driver/nvidia/version");
-  if (in) std::getline(in, module);
+  std::string word, release = "unknown";
+  while (release == "unknown" && in >> word) {
+    if (word.find_first_not_of("0123456789.") == std::string::npos) release = word;
+  }
   return {fmt::format("device: {}, sm_{}{}, {} multiprocessors, {} bytes of memory, {} bytes of L2", properties.name,
                       properties.major, properties.minor, properties.multiProcessorCount, properties.totalGlobalMem,
                       properties.l2CacheSize),
-          fmt::format("driver: CUDA {}; {}", version(driver), boost::replace_all_copy(module, ",", ";")),
+          fmt::format("driver: {}; CUDA {}", release, version(driver)),
           fmt::format("CUDA runtime {}, cuDNN {}", version(runtime), cudnnGetVersion()),
           "ms: of calls alone, L2 flushed, launch cost kept out (median, least and most of `samples`); batch_ms: back "
           "to back; tflops: unmasked pairs, backward 2.5 x forward, at the median"};
@@ -115,10 +117,11 @@ void Bench::run(const AttentionRow& row, const AttentionCall& call) {
   try {
     PieceAttention own(shape);
     const PiecePlan plan = own.plan(call.pieces, call.q_rows, call.k_rows, stream);
-    time(row, call, own.kernel() == PieceAttention::Kernel::kHopper ? "longhaul-hopper" : "longhaul-portable", false,
+    const std::string impl = own.kernel() == PieceAttention::Kernel::kHopper ? "longhaul-hopper" : "longhaul-portable";
+    time(row, call, impl, false,
          [&] { own.forward(plan, q.data(), k.data(), v.data(), o.data(), lse.data(), stream); });
     const PieceBackwardPlan backward = own.plan_backward(call.pieces, call.q_rows, call.k_rows, stream);
-    time(row, call, "longhaul-hopper", true, [&] {
+    time(row, call, impl, true, [&] {
       own.backward(backward, {q.data(), k.data(), v.data(), o.data(), lse.data(), d_o.data()},
                    {d_q.data(), d_k.data(), d_v.data()}, stream);
     });
