@@ -1,10 +1,10 @@
-"""Times what PyTorch offers for the rows of an attention-bench file: FlexAttention for block diffusion, FlashAttention-2's
-variable-length calls for packed documents and plain causal sequences.
+"""Times what PyTorch offers for the rows of an attention-bench file: FlexAttention for block diffusion,
+FlashAttention-2's variable-length calls for packed documents and plain causal sequences.
 
     attention_torch.py BENCH.csv OUT.csv [NAME_PART ...]
 
-Writes rows of the same columns. Times are medians of triton.testing.do_bench (L2 flushed before each call, events around
-it); backward goes through autograd, whose launch cost is in the time where the kernels are short.
+Writes rows of the same columns. Times are medians of triton.testing.do_bench (L2 flushed before each call, events
+around it); backward goes through autograd, whose launch cost is in the time where the kernels are short.
 """
 
 import csv
