@@ -27,11 +27,12 @@ ModelShape some_model() {
   return model;
 }
 
-// `count` sequences of documents with log-uniform lengths from 1, kMostTokens in all at most.
-std::vector<std::vector<std::int64_t>> some_sequences(std::int64_t count) {
+// `count` sequences of documents with log-uniform lengths from 1, at least `least` tokens each, and no more than
+// kMostTokens in all beyond that.
+std::vector<std::vector<std::int64_t>> some_sequences(std::int64_t count, std::int64_t least) {
   std::vector<std::vector<std::int64_t>> sequences(static_cast<std::size_t>(count));
   for (auto& documents : sequences) {
-    std::int64_t left = *rc::gen::inRange<std::int64_t>(1, kMostTokens / count + 1);
+    std::int64_t left = *rc::gen::inRange<std::int64_t>(least, kMostTokens / count + least);
     while (left > 0) {
       const int bits = *rc::gen::inRange(0, 10);
       documents.push_back(std::min(left, *rc::gen::inRange<std::int64_t>(1 << bits, 2 << bits)));
@@ -65,7 +66,7 @@ StepCase some_case(const Strategy& strategy) {
   of.zero_stage = *rc::gen::element(0, 3);
   of.recompute = *rc::gen::element(Recompute::kNone, Recompute::kFull);
   of.micro_batch_sequences = *rc::gen::element(1, 2);
-  of.sequences = some_sequences(of.degrees.dp * of.micro_batch_sequences * *rc::gen::inRange(1, 4));
+  of.sequences = some_sequences(of.degrees.dp * of.micro_batch_sequences * *rc::gen::inRange(1, 4), of.degrees.cp);
   if (strategy.objective == ObjectiveKind::kBlockDiffusion) {
     of.objective = {strategy.objective, of.degrees.cp * *rc::gen::inRange<std::int64_t>(1, 5)};
   }
