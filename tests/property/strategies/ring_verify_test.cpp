@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "sim/core/rng.h"
 #include "tests/unit/strategies/ring_case.h"
@@ -64,6 +65,8 @@ TEST_P(RingVerify, EqualsTheReference) {
         const std::int64_t chunks = rng.integer(1, 3);
         for (std::int64_t i = 0; i < of.dp * of.micro_batch_sequences * chunks; ++i) {
           of.sequences.push_back(some_sequence(rng, 40));
+          std::vector<std::int64_t>& documents = of.sequences.back();  // at least a token a rank
+          while (std::accumulate(documents.begin(), documents.end(), std::int64_t{0}) < of.cp) documents.push_back(1);
         }
         expect_equal_to_reference(of);
       }
@@ -73,11 +76,11 @@ TEST_P(RingVerify, EqualsTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, RingVerify, testing::Values(1, 2, 3, 4, 5, 8));
 
-// Fewer tokens than ranks: most blocks are padding, and most steps have no pieces.
-TEST(RingVerifySmall, OneTokenOnEightRanks) {
+// Every document is one token, padded to 16 rows: nearly all rows are padding, and most steps have no pieces.
+TEST(RingVerifySmall, DocumentsOfOneTokenOnEightRanks) {
   RingCase of;
   of.cp = 8;
-  of.sequences = {{1, 2}};
+  of.sequences = {std::vector<std::int64_t>(8, 1)};
   expect_equal_to_reference(of);
 }
 
