@@ -156,9 +156,25 @@ class Walker {
     for (const std::int32_t cause : graph_->waits_of(at)) {
       if (of(cause).end == now_) return cause;
     }
-    LH_ASSERT(of(at).issue == now_, "rank {}: `{}` arrives at {} ps without a cause", of(at).rank, of(at).label,
-              now_.ps());
-    return before_launch(at);
+    if (of(at).issue == now_) return before_launch(at);
+    const std::int32_t holder = of(at).kind == OpKind::kCollective ? holder_of(at) : -1;
+    LH_ASSERT(holder >= 0, "rank {}: `{}` arrives at {} ps without a cause", of(at).rank, of(at).label, now_.ps());
+    return holder;
+  }
+
+  // The kernel that ends now and whose multiprocessors a collective waited for; -1 if there is none.
+  std::int32_t holder_of(std::int32_t at) const {
+    const auto streams = static_cast<std::size_t>(graph_->streams);
+    const std::size_t first = static_cast<std::size_t>(of(at).rank) * streams;
+    for (std::size_t stream = 0; stream < streams; ++stream) {
+      const std::vector<std::int32_t>& ran = graph_->by_stream[first + stream];
+      const auto ended =
+          std::lower_bound(ran.begin(), ran.end(), now_, [&](std::int32_t r, Time t) { return of(r).end < t; });
+      for (auto op = ended; op != ran.end() && of(*op).end == now_; ++op) {
+        if (of(*op).kind != OpKind::kCollective && of(*op).start < now_) return *op;
+      }
+    }
+    return -1;
   }
 
   // Puts the host on the path, back to where it began to launch without a pause.

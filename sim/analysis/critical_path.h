@@ -1,8 +1,9 @@
 // The critical path of a simulated step: the chain of ops, transfers and launches that its length is made of.
 //
 // Model. Back from the op that ends last, each op's cause is what its arrival waited for: an op of the same rank that
-// it had to wait for and that ends at that time, or else the host that launched it. A collective starts with its last
-// member, so the path goes on at that member's arrival. The host is on the path for as long as it launches without a
+// it had to wait for and that ends at that time, or else the host that launched it, or else the kernel that held the
+// multiprocessors which a collective needs. A collective starts with its last member, so the path goes on at that
+// member's arrival. The host is on the path for as long as it launches without a
 // pause; if the launch queue was full before that, the path goes on at the op that made room.
 // Ties: of ops the compute stream, then the lower stream; an op before the host; of members that arrive together the
 // rank on which the path is, then the lowest.

@@ -98,6 +98,7 @@ void Engine::release_held(std::int32_t rank, Time now) {
   for (int id = 0; id < stream_count_; ++id) {
     if (stream_of(rank, id).state != StreamState::kHeld) continue;
     --ranks_[static_cast<std::size_t>(rank)].held;
+    stream_of(rank, id).arrival = now.ps();
     arrive(rank, id, now);
   }
 }

@@ -36,7 +36,9 @@ struct OpRecord {
   std::int16_t layer = 0;
   GroupId group = -1;  // collectives
   Time issue;          // the host has launched it
-  Time arrival;        // issued, its stream free, its waits met; a collective may wait for members from here
+  // Issued, its stream free, its waits met, and no kernel holds the multiprocessors that a collective needs. A
+  // collective may wait for members from here.
+  Time arrival;
   Time start;          // a collective: all members have arrived
   Time end;
 };

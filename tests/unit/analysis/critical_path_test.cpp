@@ -124,6 +124,21 @@ TEST(CriticalPathDeathTest, RefusesWrongRecords) {
   EXPECT_DEATH(critical_path(schedule, link_ops(schedule, gap), ps(1)), "`b` arrives at 10 ps without a cause");
 }
 
+// The all-reduce (30) is launched at 30, when "copy" ends, but a GEMM holds the device until 100: the path goes from
+// the all-reduce to the GEMM, not to the copy.
+TEST(CriticalPath, GoesOnAtTheKernelThatHeldACollective) {
+  Schedule schedule = make_schedule(1, {"data"});
+  add_group(schedule, {0}, 0);
+  add_program(schedule, 0,
+              {kernel("gemm a"), with(kernel("copy", kCopyInStream), {}, 0), with(all_reduce("r", 0, 15), {0}, 1),
+               with(kernel("b"), {1})});
+  FixedDurations durations;
+  durations.rule = by_label({{"gemm a", 100}, {"copy", 30}, {"b", 5}});
+  durations.holds = true;
+  const Ran ran = run(schedule, durations);
+  EXPECT_EQ(texts(ran.path), (Texts{"0 0 gemm a 0-100", "0 3 r 100-130", "0 0 b 130-135"}));
+}
+
 // Two ranks, a on rank 1 takes 30, on rank 0 10; an all-reduce of 5 elements (10 bytes: 10 ps) and b of 4 on both.
 TEST(CriticalPath, GoesOnAtTheLateMember) {
   Schedule schedule = make_schedule(2, {"data"});

@@ -231,7 +231,7 @@ TEST(Overlap, ATransferWaitsForThePersistentKernelThatRuns) {
   durations.beside_communication = 1.5;
   durations.holds = true;
   const Outcome held = run(schedule, durations);
-  EXPECT_EQ(held.op("r").arrival.ps(), 30);
+  EXPECT_EQ(held.op("r").arrival.ps(), 100);
   EXPECT_EQ(held.start("r"), 100);
   EXPECT_EQ(held.end("r"), 160);
   EXPECT_EQ(held.end("gemm a"), 100);
