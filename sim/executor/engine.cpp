@@ -192,6 +192,7 @@ void Engine::advance(std::int32_t rank, int id, Time now) {
     const std::uint32_t retired = ranks_[static_cast<std::size_t>(rank)].passes_retired;
     const auto behind = static_cast<std::int32_t>(stream.pass - retired) < 0;
     if (!find_pass(rank, id, behind ? retired : stream.pass)) return;
+    stream.state = StreamState::kBlocked;
   }
   while (true) {
     Iteration& pass = passes_[pass_slot(rank, stream.pass)];

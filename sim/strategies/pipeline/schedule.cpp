@@ -210,7 +210,6 @@ class PipelineScheduleBuilder {
     const std::int32_t last_backward = last_of(PipelinePass::kBackward);
     Program program;
     program.resident = step.resident(first_layer, layers, first, last);
-    step.append_begin(program);
     step.append_prepare(program, first_layer, layers, first, last);
     EdgeOrder before(first ? std::vector<PipelineOp>{} : plan.order.stages[static_cast<std::size_t>(stage - 1)]);
     const auto exchange_before = [&](const PipelineOp& upto) {  // edges with the stage before, in the pair's order

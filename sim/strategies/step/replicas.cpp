@@ -20,7 +20,6 @@ void add_replica_ranks(ScheduleBuilder& builder, const StepBuilder& step, const 
   const int layers = static_cast<int>(model.layers);
   Program program;
   program.resident = step.resident(0, layers, true, true);
-  step.append_begin(program);
   for (int chunk = 0; chunk < chunks; ++chunk) step.append_chunk(program, chunk, chunk + 1 == chunks);
   step.append_optimizer(program, 0, layers, true, true);
   const ProgramId id = builder.add_program(std::move(program));

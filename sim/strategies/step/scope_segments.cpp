@@ -4,16 +4,6 @@
 
 namespace longhaul {
 
-// One small kernel. The simulated-time executor passes over ops that launch nothing only on a stream that it found
-// blocked, not on one that has nothing before them (Engine::advance): a part of a step must not begin with such ops.
-// Costs a launch and a few microseconds once a step.
-SegmentId StepBuilder::begin_segment() {
-  SegmentWriter w(builder_, Pass::kForward);
-  const TensorRef flag = step_tensor(builder_.flat("begin", 1, 1, ElementType::kFp32, MemoryCategory::kCommunication));
-  w.elementwise("begin", Function::kZero, {builder_.whole(flag, Access::kWrite)}).acquires({flag}).releases({flag});
-  return builder_.add_segment("begin", w.take());
-}
-
 void StepBuilder::write_scope_segments() {
   const auto hidden_rows = [&](const TensorRef& ref) { return builder_.whole(ref, Access::kWrite); };
   SegmentWriter input(builder_, Pass::kForward);

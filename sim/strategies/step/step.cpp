@@ -26,7 +26,6 @@ StepBuilder::StepBuilder(ScheduleBuilder& builder, const ModelShape& model, cons
   declare_tensors();
   if (options_.pipeline) declare_edges();
   scheme_.declare(builder_, model_, attention_);
-  if (!whole_model()) segments_.scope_begin = begin_segment();
   if (scope() == Scope::kAttention) {
     write_attention_segments();
     return;
@@ -191,8 +190,6 @@ void add_once(Program& program, SegmentId segment, int layer, int chunk) {
 }
 
 }  // namespace
-
-void StepBuilder::append_begin(Program& program) const { add_once(program, segments_.scope_begin, 0, kNoChunk); }
 
 void StepBuilder::append_embedding(Program& program, int chunk) const {
   add_once(program, segments_.gather_embedding, 0, chunk);

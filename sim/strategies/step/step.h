@@ -60,7 +60,6 @@ struct StepSegments {
   SegmentId head = -1, head_last = -1;  // head, loss and their backward
   SegmentId receive_forward = -1, send_forward = -1, receive_backward = -1, send_backward = -1;  // pipeline edges
   SegmentId optimizer_embedding = -1, optimizer_layer = -1, optimizer_head = -1;
-  SegmentId scope_begin = -1;                                            // kLayers and kAttention
   SegmentId scope_input = -1, scope_output = -1, scope_input_grad = -1;  // kLayers: what enters and leaves
 };
 
@@ -91,8 +90,6 @@ class StepBuilder {
   // Tensors that a rank holds through the step: `layers` from `first_layer`, embedding and head if it has them.
   std::vector<TensorRef> resident(int first_layer, int layers, bool embedding, bool head) const;
 
-  // The beginning of a program that is a part of a step (scope_segments.cpp says why). Nothing for whole steps.
-  void append_begin(Program& program) const;
   // Blocks of one whole chunk on ranks that hold all layers: forward, loss, backward.
   void append_chunk(Program& program, int chunk, bool last) const;
   // Forward and backward of one chunk on layers [first, first + layers) of a stage. `context`: the chunk's keys and
@@ -137,7 +134,6 @@ class StepBuilder {
   void write_reduce(SegmentWriter& writer, const ParameterUnit& unit, bool last) const;
   void write_layer_segments();
   void write_model_segments();  // embedding, head, optimizer
-  SegmentId begin_segment();
   void write_scope_segments();      // kLayers: the ends
   void write_attention_segments();  // kAttention: the layers
   void write_attention_forward(SegmentWriter& writer, const ForwardMode& mode) const;

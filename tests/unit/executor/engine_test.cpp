@@ -234,6 +234,26 @@ TEST(Engine, EmptyOpsCostNoLaunchAndKeepTheirEvents) {
   EXPECT_EQ(result.totals.ops, 3);
 }
 
+TEST(Engine, AStreamMayBeginWithSeveralEmptyOps) {
+  // Nothing runs before the empty ops: each stream passes over its own, then goes on. "b" waits for both.
+  Schedule schedule = make_schedule(1, {});
+  const auto empty = [](const char* label, StreamId stream, EventSlot event) {
+    Op op = with(kernel(label, stream), {}, event);
+    op.operands.clear();
+    return op;
+  };
+  add_program(schedule, 0,
+              {empty("e", kComputeStream, 0), empty("f", kComputeStream, 1), kernel("a"), empty("g", kCopyInStream, 2),
+               empty("h", kCopyInStream, 3), with(kernel("b", kCopyInStream), {1, 3})},
+              2);
+  FixedDurations durations;
+  durations.rule = by_label({{"a", 50}, {"b", 5}});
+  const Outcome result = run(schedule, durations);
+  EXPECT_EQ(ps(result.totals.step), 100);
+  EXPECT_EQ(result.rank(0).ops, 4);
+  EXPECT_EQ(result.totals.ops, 12);
+}
+
 TEST(Engine, FoldedRanksGiveTheTotalsOfTheUnfoldedRun) {
   // Two replicas of a pair with unequal work; ranks 2 and 3 are copies of 0 and 1. A group joins copies: it needs only
   // the representative.
