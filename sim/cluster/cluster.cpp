@@ -162,7 +162,7 @@ std::optional<Route> Cluster::find_route(int from, int to) const {
   const std::optional<PartRoute> part_route = touched_->route(ends, local_of(from), local_of(to));
   if (!part_route) return std::nullopt;
   Route route;
-  for (const PartLink& link : *part_route) route.push_back(base_of(link.owner, source, target) + link.index);
+  for (const PartLink& link : *part_route) route.push_back(link_at(link, source, target));
   return route;
 }
 
@@ -172,17 +172,21 @@ Route Cluster::route(int from, int to) const {
   return *route;
 }
 
+std::span<const PartLink> Cluster::pattern_route(PairPattern pattern, int from, int to) const {
+  LH_ASSERT(!topology_.graph, "a pattern's route in an explicit graph");
+  const auto entry = static_cast<std::size_t>((pattern.id() * gpus_per_node() + from) * gpus_per_node() + to);
+  const auto first = static_cast<std::size_t>(template_first_[entry]);
+  return std::span(template_links_).subspan(first, static_cast<std::size_t>(template_first_[entry + 1]) - first);
+}
+
 // The template is that of the first of all parallel links; those that the flow takes follow by their numbers.
 Route Cluster::template_route(int from, int to) const {
   const int source = node_of(from);
   const int target = node_of(to);
   const PathChoice choice = choice_of(from, to);
-  const int row = pattern_of(source, target).id() * gpus_per_node() + local_of(from);
-  const auto entry = static_cast<std::size_t>(row * gpus_per_node() + local_of(to));
   Route route;
-  for (auto i = template_first_[entry]; i < template_first_[entry + 1]; ++i) {
-    const PartLink& link = template_links_[static_cast<std::size_t>(i)];
-    LinkId id = base_of(link.owner, source, target) + link.index;
+  for (const PartLink& link : pattern_route(pattern_of(source, target), local_of(from), local_of(to))) {
+    LinkId id = link_at(link, source, target);
     if (link.owner >= LinkOwner::kSourcePod) {
       id += 2 * (choice.spine * fabric_layout_.cores + choice.core);
     } else if (link.owner >= LinkOwner::kSourceLeaf) {

@@ -66,6 +66,16 @@ class Cluster {
   // Sum of link latencies of a route.
   Time route_latency(int from, int to) const;
 
+  // Whether routes follow from how two nodes stand to each other and from the GPUs' places in them alone: no explicit
+  // graph, `spread` routing, nothing down. Then route(from, to) is pattern_route(), each link at its place.
+  bool routes_by_pattern() const { return !graph_routes_ && !touched_ && topology_.routing == Routing::kSpread; }
+  PairPattern pattern_of(int source_node, int target_node) const;
+  // Links from GPU `from` of the source's node to GPU `to` of the target's, first to last. Not for explicit graphs.
+  std::span<const PartLink> pattern_route(PairPattern pattern, int from, int to) const;
+  LinkId link_at(const PartLink& link, int source_node, int target_node) const {
+    return base_of(link.owner, source_node, target_node) + link.index;
+  }
+
   // Builds; asserts that the topology has such links as its what-ifs name. Use make_cluster, which checks the input.
   Cluster(const Topology& topology, int gpus);
 
@@ -89,7 +99,6 @@ class Cluster {
   void add_links();
   void add_graph_links();
   void add_templates();
-  PairPattern pattern_of(int source, int target) const;
   PathChoice choice_of(int from, int to) const;
   Route template_route(int from, int to) const;
   LinkId base_of(LinkOwner owner, int source, int target) const;

@@ -58,7 +58,8 @@ class Collectives {
   Transfer all_reduce(std::span<const int> ranks, Bytes buffer);
   // From ranks[0] along the rings: every other member takes the buffer in once.
   Transfer broadcast(std::span<const int> ranks, Bytes buffer);
-  // Every member sends `per_peer` to each other one, and as much to itself.
+  // Every member sends `per_peer` to each other one, and as much to itself. Where routes follow patterns
+  // (Cluster::routes_by_pattern) loads come from counts of members (all_pairs.h), else from every pair.
   Transfer all_to_all(std::span<const int> ranks, Bytes per_peer);
   // nccl-tests' sendrecv: every member sends `message` to the next and receives as much from the one before.
   Transfer send_receive(std::span<const int> ranks, Bytes message);
@@ -82,6 +83,8 @@ class Collectives {
   Transfer finish(const NcclTime& time, double extra_us, int largest, int far_peers = 0);
   Transfer gather_or_scatter(std::span<const int> ranks, std::int64_t part, bool scatter);
   Transfer ring_of_parts(std::span<const int> ranks, std::span<const Bytes> parts, bool scatter);
+  Transfer all_to_all_by_pattern(std::span<const int> ranks, Bytes per_peer);
+  Transfer all_to_all_by_pair(std::span<const int> ranks, Bytes per_peer);
   Peers put_messages(std::span<const PeerMessage> messages);
   NcclExchange describe(const Peers& peers) const;
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "sim/core/invariant.h"
+#include "sim/network/all_pairs.h"
 #include "sim/network/collectives.h"
 
 namespace longhaul {
@@ -124,6 +125,29 @@ Transfer Collectives::exchange(std::span<const PeerMessage> messages) {
 }
 
 Transfer Collectives::all_to_all(std::span<const int> ranks, Bytes per_peer) {
+  LH_ASSERT(per_peer.value >= 0, "{} bytes from each rank to each other", per_peer.value);
+  if (ranks.size() < 2 || per_peer.value == 0) return {};
+  return cluster_->routes_by_pattern() ? all_to_all_by_pattern(ranks, per_peer) : all_to_all_by_pair(ranks, per_peer);
+}
+
+Transfer Collectives::all_to_all_by_pattern(std::span<const int> ranks, Bytes per_peer) {
+  const AllPairs pairs(*cluster_, ranks);
+  sheet_.begin(pairs.ranks());
+  pairs.put(sheet_, per_peer.value);
+  const std::int64_t bytes = per_peer.value;
+  Peers peers;
+  peers.ranks = static_cast<int>(pairs.ranks().size());
+  peers.domains = pairs.domains();
+  peers.near = pairs.largest_domain() - 1;
+  peers.far = peers.ranks - pairs.smallest_domain();
+  peers.near_message = peers.near > 0 ? bytes : 0;
+  peers.far_message = peers.far > 0 ? bytes : 0;
+  peers.near_bytes = peers.near * bytes;
+  const double extra_us = pairs.longest_wire(wires_);
+  return finish(nccl_time(*constants_, machine_, describe(peers)), extra_us, 1, peers.far);
+}
+
+Transfer Collectives::all_to_all_by_pair(std::span<const int> ranks, Bytes per_peer) {
   std::vector<PeerMessage> messages;
   messages.reserve(ranks.size() * ranks.size());
   for (const int from : ranks) {

@@ -14,19 +14,28 @@ WireLatency::WireLatency(const Cluster& cluster) : cluster_(&cluster) {
   const bool pairs = cluster.topology().node_fabric == NodeFabric::kPairs;
   const Time nvlink = Time::from_us(kFittedNvLinkUs / (pairs ? 1 : 2));  // a switch is crossed over two links
   const Time nic = Time::from_us(kFittedNetworkUs / 2);                  // out of one NIC, into another
+  std::vector<double> of_class(cluster.link_classes().size(), kNever);
   extra_us_.reserve(cluster.links().size());
   for (const Link& link : cluster.links()) {
     const std::string& kind = cluster.link_classes()[link.link_class].name;
     const Time fitted = kind == "nvlink" ? nvlink : kind == "nic" ? nic : Time::zero();
     extra_us_.push_back((link.latency - fitted).us());
     none_ &= extra_us_.back() == 0;
+    double& first = of_class[link.link_class];
+    if (first == kNever) first = extra_us_.back();
+    by_class_ &= first == extra_us_.back();
   }
 }
 
 double WireLatency::message(int from, int to) const {
   if (none_) return 0;
+  const Route route = cluster_->route(from, to);
+  return along({route.data(), route.size()});
+}
+
+double WireLatency::along(std::span<const LinkId> links) const {
   double us = 0;
-  for (const LinkId link : cluster_->route(from, to)) us += extra_us_[static_cast<std::size_t>(link)];
+  for (const LinkId link : links) us += extra_us_[static_cast<std::size_t>(link)];
   return us;
 }
 

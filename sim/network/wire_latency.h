@@ -6,6 +6,7 @@
 // Ignores: that a step of Simple waits for room in the receiver's buffer, a trip back.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "sim/cluster/cluster.h"
@@ -25,6 +26,11 @@ class WireLatency {
 
   // Of one message, us.
   double message(int from, int to) const;
+  // Of a message over these links, in their order.
+  double along(std::span<const LinkId> links) const;
+  // Whether all links of a class have the same: messages over links of the same classes then do too.
+  bool by_class() const { return by_class_; }
+  bool none() const { return none_; }  // all of them are zero
 
   // Of whole collectives, us: along the longest chain of steps that wait for each other.
   // A ring, `rounds` times around (2 for all-reduce, else 1) less one hop each: D - 1 of D boundaries between domains,
@@ -46,6 +52,7 @@ class WireLatency {
   const Cluster* cluster_;
   std::vector<double> extra_us_;  // by link
   bool none_ = true;              // all of them are zero
+  bool by_class_ = true;
 };
 
 }  // namespace longhaul
