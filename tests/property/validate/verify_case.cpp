@@ -233,7 +233,7 @@ std::vector<CornerCase> corner_cases(const Strategy& strategy) {
       finish(strategy, corner.request, shape.degrees, {{"slices", 2}, {"max_slices", 3}});
       for (const auto& [key, values] : option_values()) {
         const std::size_t turn = static_cast<std::size_t>(variant) + key.size();
-        if (key == "packing" || key == "bucket_tokens") continue;  // would refuse some corners
+        if (key == "packing" || key == "bucket_tokens" || key == "chunk_tokens") continue;  // would refuse some corners
         if (has_option(strategy, key)) corner.request.options[key] = values[turn % values.size()];
       }
       corner.name = fmt::format("{}, zero {}, recompute {}", shape.name, corner.request.training.zero_stage,
