@@ -112,8 +112,6 @@ void read_network(const Json& json, JsonReader& parent, Topology& topology) {
       BytesPerSecond::from_Gbit_per_s(reader.required_number("nic_gbits_per_s", kMinRate, kMaxRate).value_or(1));
   read_link(reader, topology.nic);
   topology.nic.latency = Time::from_ps(topology.nic.latency.ps() / 2);  // a step leaves one NIC and enters another
-  topology.ll_hop = Time::from_us(reader.required_number("nccl_ll_hop_us", 0, 1e4).value_or(0));
-  topology.simple_hop = Time::from_us(reader.required_number("nccl_simple_hop_us", 0, 1e4).value_or(0));
   read_levels(reader, fabric, topology);
   const int gpus = topology.gpus_per_node;
   if (gpus > 0 && gpus % topology.nics_per_node != 0 && topology.nics_per_node % gpus != 0) {

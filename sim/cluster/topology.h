@@ -60,8 +60,6 @@ struct Topology {
   NetworkFabric network_fabric = NetworkFabric::kSingleSwitch;
   NetworkTechnology technology = NetworkTechnology::kInfiniBand;
   bool sharp = false;                 // the switches of the network reduce, and NCCL uses it (CollNet)
-  Time ll_hop;                        // what NCCL adds to network_step() for one hop over this network, LL protocol
-  Time simple_hop;                    // the same, Simple protocol
   int nodes_per_leaf = 0;             // rails and fat tree
   double oversubscription = 1;        // NIC rate under a leaf over its rate to the spine; 1 is non-blocking
   int leaves_per_pod = 0;             // of each rail; 0: two levels, no core

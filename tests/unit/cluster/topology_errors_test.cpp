@@ -76,7 +76,7 @@ TEST(TopologyErrors, AllAtOnceInAPatchedTopology) {
   EXPECT_EQ(
       errors_of(R"({"base": "dgx-h200-ndr", "device": "h20", "gpus_per_node": 8, "nodes": -1, "scale_nvlnk": 2,
                          "scale_network": 0, "nvlink": {"gbytes_per_s": 0, "efficiency": 1.2, "latency_us": -1},
-                         "network": {"nics_per_node": 3, "fabric": "rail", "nccl_ll_hop_us": "8"}})"),
+                         "network": {"nics_per_node": 3, "fabric": "rail", "nic_gbits_per_s": "8"}})"),
       (Lines{
           "s.json: /topology/device: unknown device \"h20\"; expected one of " + kDevices +
               ", or a path; did you mean "
@@ -87,11 +87,22 @@ TEST(TopologyErrors, AllAtOnceInAPatchedTopology) {
           "s.json: /topology/nvlink/latency_us: is -1; expected a number from 0 to 10000",
           "s.json: /topology/network/fabric: is \"rail\"; expected one of rails, fat-tree, single-switch; did you mean "
           "\"rails\"?",
-          "s.json: /topology/network/nccl_ll_hop_us: is \"8\"; expected a number from 0 to 10000",
+          "s.json: /topology/network/nic_gbits_per_s: is \"8\"; expected a number from 0.001 to 100000",
           "s.json: /topology/network/nics_per_node: is 3; expected a divisor or a multiple of gpus_per_node, 8",
           "s.json: /topology/scale_network: is 0; expected a number from 0.001 to 1000",
           "s.json: /topology/scale_nvlnk: unknown key; did you mean \"scale_nvlink\"?",
       }));
+}
+
+// Hops over the network are constants of NCCL (nccl.json); files that still give them are told which keys there are.
+TEST(TopologyErrors, HopsOfNcclAreNoKeys) {
+  const Lines lines = errors_of(R"({"base": "dgx-h200-ndr", "network": {"nccl_ll_hop_us": 5, "nccl_simple_hop_us": 3}})");
+  ASSERT_EQ(lines.size(), 2u);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const std::string key = i == 0 ? "nccl_ll_hop_us" : "nccl_simple_hop_us";
+    EXPECT_THAT(lines[i], StartsWith("s.json: /topology/network/" + key + ": unknown key; expected one of fabric, "));
+    EXPECT_THAT(lines[i], testing::HasSubstr(", latency_us, "));
+  }
 }
 
 TEST(TopologyErrors, MissingParts) {
