@@ -39,8 +39,9 @@ void refuse_pattern(const WhatIf& what_if, const std::vector<Link>& links, Error
     names.push_back(link.name);
   }
   add_error(what_if, "links", fmt::format("\"{}\" names no link of this cluster", echoed(what_if.links)),
-            fmt::format("a name or a pattern of its {} links, such as \"{}\" or \"{}\"", links.size(),
-                        links.front().name, links.back().name),
+            links.empty() ? std::string("no such entry: the cluster has no links")
+                          : fmt::format("a name or a pattern of its {} links, such as \"{}\" or \"{}\"", links.size(),
+                                        links.front().name, links.back().name),
             errors, nearest_name(what_if.links, names));
 }
 

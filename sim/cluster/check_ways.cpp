@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "sim/cluster/apply_what_ifs.h"
 
@@ -89,17 +91,23 @@ std::vector<int> tried_nodes(const Cluster& cluster) {
   return tried;
 }
 
-const WhatIf* first_down(const Topology& topology) {
-  const auto found = std::find_if(topology.what_ifs.begin(), topology.what_ifs.end(),
-                                  [](const WhatIf& what_if) { return what_if.down; });
-  return found == topology.what_ifs.end() ? nullptr : &*found;
+// The what-if that takes the last way between two ranks: the first with which, after those before it, there is none.
+const WhatIf& cause_of(const Cluster& cluster, int from, int to) {
+  const std::vector<WhatIf>& list = cluster.topology().what_ifs;
+  std::size_t with_way = 0;  // as many of the list leave one
+  std::size_t without = list.size();
+  while (without - with_way > 1) {
+    const std::size_t middle = with_way + (without - with_way) / 2;
+    (cluster.with_what_ifs_down(middle).find_route(from, to) ? with_way : without) = middle;
+  }
+  return list[without - 1];
 }
 
 }  // namespace
 
 void check_ways(const Cluster& cluster, Errors& errors) {
-  const WhatIf* cause = first_down(cluster.topology());
-  if (cause == nullptr) return;
+  const std::vector<WhatIf>& list = cluster.topology().what_ifs;
+  if (std::none_of(list.begin(), list.end(), [](const WhatIf& what_if) { return what_if.down; })) return;
   std::vector<int> nodes;
   if (cluster.topology().graph) {
     for (int node = 0; node < cluster.nodes(); ++node) nodes.push_back(node);
@@ -113,11 +121,13 @@ void check_ways(const Cluster& cluster, Errors& errors) {
     }
   }
   const std::size_t before = errors.size();
+  std::set<std::pair<int, int>> told;  // nodes: one pair of ranks is enough
   for (const int from : ranks) {
     const auto cut_off =
         std::find_if(ranks.begin(), ranks.end(), [&](int to) { return !cluster.find_route(from, to); });
-    if (cut_off == ranks.end()) continue;
-    errors.push_back({cause->file, cause->path,
+    if (cut_off == ranks.end() || !told.insert({cluster.node_of(from), cluster.node_of(*cut_off)}).second) continue;
+    const WhatIf& cause = cause_of(cluster, from, *cut_off);
+    errors.push_back({cause.file, cause.path,
                       fmt::format("the links that are down leave no way from rank {} to rank {}", from, *cut_off),
                       "every rank to reach every other: leave one more of these links up", ""});
     if (errors.size() - before == kMaxReported) return;

@@ -42,13 +42,7 @@ Cluster::Cluster(const Topology& topology, int gpus, Errors& errors)
   const std::size_t before = errors.size();
   mark_down(*this, links_, errors);
   if (errors.size() > before) return;
-  if (topology.graph) {
-    std::vector<bool> down;
-    for (const Link& link : links_) down.push_back(link.down);
-    graph_routes_ = std::make_shared<const GraphRoutes>(*topology.graph, down);
-  } else if (std::any_of(links_.begin(), links_.end(), [](const Link& link) { return link.down; })) {
-    touched_ = touched_routes(*this);
-  }
+  route_around_down_links();
   check_ways(*this, errors);
   if (errors.size() > before) return;
   change_links(*this, links_, errors);
@@ -61,6 +55,28 @@ Cluster Cluster::built(const Topology& topology, int gpus) {
   Cluster cluster(topology, gpus, errors);
   LH_ASSERT(errors.empty(), "{}", errors.empty() ? "" : errors.front().to_string());
   return cluster;
+}
+
+void Cluster::route_around_down_links() {
+  graph_routes_.reset();
+  touched_.reset();
+  if (topology_.graph) {
+    std::vector<bool> down;
+    for (const Link& link : links_) down.push_back(link.down);
+    graph_routes_ = std::make_shared<const GraphRoutes>(*topology_.graph, down);
+  } else if (std::any_of(links_.begin(), links_.end(), [](const Link& link) { return link.down; })) {
+    touched_ = touched_routes(*this);
+  }
+}
+
+Cluster Cluster::with_what_ifs_down(std::size_t count) const {
+  Cluster other = *this;
+  for (Link& link : other.links_) link.down = false;
+  other.topology_.what_ifs.resize(count);
+  Errors none;
+  mark_down(other, other.links_, none);
+  other.route_around_down_links();
+  return other;
 }
 
 void Cluster::add_links() {
@@ -80,6 +96,7 @@ void Cluster::add_graph_links() {
   for (const GraphLink& link : topology_.graph->links) {
     const auto kind = std::find_if(classes_.begin(), classes_.end(),
                                    [&](const LinkClass& of) { return of.name == link.link_class.name; });
+    LH_ASSERT(kind != classes_.end(), "no class \"{}\" of link {}", link.link_class.name, link.name);
     links_.push_back({link.name, link.link_class.effective(), link.link_class.latency, link.link_class.scope,
                       static_cast<std::uint8_t>(kind - classes_.begin())});
   }
@@ -138,6 +155,17 @@ LinkId Cluster::base_of(LinkOwner owner, int source, int target) const {
       return first_link_of_pod(fabric_layout_.pod_of(target));
   }
   return 0;
+}
+
+const LinkClass& Cluster::described(LinkId link) const {
+  const auto at = static_cast<std::size_t>(link);
+  return topology_.graph ? topology_.graph->links[at].link_class : classes_[links_[at].link_class];
+}
+
+bool Cluster::is_changed(LinkId link) const {
+  const Link& now = links_[static_cast<std::size_t>(link)];
+  const LinkClass& before = described(link);
+  return now.down || now.bandwidth != before.effective() || now.latency != before.latency;
 }
 
 std::optional<Route> Cluster::find_route(int from, int to) const {

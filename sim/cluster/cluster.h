@@ -59,6 +59,10 @@ class Cluster {
   const DeviceSpec& device() const { return topology_.device; }
   std::span<const Link> links() const { return links_; }
   std::span<const LinkClass> link_classes() const { return classes_; }
+  // What the topology says of a link before any what-if: its class, or in an explicit graph the link's own values.
+  const LinkClass& described(LinkId link) const;
+  // Whether what-ifs change the link or take it down.
+  bool is_changed(LinkId link) const;
   // Empty for from == to. Asserts that both are ranks.
   Route route(int from, int to) const;
   // As above; nullopt if links that are down leave no way (make_cluster refuses such a cluster).
@@ -75,6 +79,9 @@ class Cluster {
   LinkId link_at(const PartLink& link, int source_node, int target_node) const {
     return base_of(link.owner, source_node, target_node) + link.index;
   }
+
+  // The same with only the links down that the first `count` what-ifs take down: to tell which of them cuts ranks off.
+  Cluster with_what_ifs_down(std::size_t count) const;
 
   // Builds; asserts that the topology has such links as its what-ifs name. Use make_cluster, which checks the input.
   Cluster(const Topology& topology, int gpus);
@@ -98,6 +105,7 @@ class Cluster {
   Cluster(const Topology& topology, int gpus, Errors& errors);  // after errors, only fit to be thrown away
   void add_links();
   void add_graph_links();
+  void route_around_down_links();
   void add_templates();
   PathChoice choice_of(int from, int to) const;
   Route template_route(int from, int to) const;

@@ -20,12 +20,10 @@ TopologySummary describe_topology(const Cluster& cluster) {
     if (links == 0) continue;
     summary.link_classes.push_back(
         {link_class.name, link_class.scope, links, link_class.rated, link_class.effective(), link_class.latency});
-    const auto is_changed = [&](const Link& link) {
-      return link.link_class == kind &&
-             (link.down || link.bandwidth != link_class.effective() || link.latency != link_class.latency);
-    };
-    if (cluster.topology().graph) continue;  // its links have values of their own
-    summary.link_classes.back().changed = std::count_if(cluster.links().begin(), cluster.links().end(), is_changed);
+    for (LinkId id = 0; id < static_cast<LinkId>(cluster.links().size()); ++id) {
+      const bool of_kind = cluster.links()[static_cast<std::size_t>(id)].link_class == kind;
+      if (of_kind && cluster.is_changed(id)) ++summary.link_classes.back().changed;
+    }
   }
   summary.bisections = bisections(cluster);
   summary.bisection = summary.bisections.empty() ? BytesPerSecond{} : summary.bisections.back().rate;

@@ -86,8 +86,11 @@ class GraphReader {
     if (name == "pcie") link = defaults_.pcie.value_or(LinkClass{});
     link.name = name;
     const auto rate = reader.number("gbytes_per_s", 0.001, 1e5);
-    if (rate) link.rated = BytesPerSecond::from_GBps(*rate);
-    if (!rate && !reader.has("gbytes_per_s") && link.rated.value == 0) {
+    if (rate) {
+      const double scale = name == "nvlink" ? defaults_.scale_nvlink : defaults_.scale_network;
+      link.rated = BytesPerSecond::from_GBps(*rate * scale);
+    }
+    if (!reader.has("gbytes_per_s") && name == "pcie" && !defaults_.pcie) {
       reader.add_error("gbytes_per_s", "is missing",
                        "a rate: the topology has no link of class \"pcie\" to take it from");
     }

@@ -52,6 +52,8 @@ struct GraphDefaults {
   std::optional<LinkClass> pcie;
   bool bundled = true;  // parallel links are one
   int gpus_per_node = 1;
+  double scale_nvlink = 1;   // of rates that a link of class "nvlink" gives itself; the classes are scaled already
+  double scale_network = 1;  // of all others
 };
 
 // Appends every fault to `errors`: unknown kinds, classes and ends, two vertices of one name, rates that are not

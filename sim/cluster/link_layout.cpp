@@ -101,8 +101,12 @@ std::vector<LinkClass> link_classes_of(const Topology& topology) {
   spine.rated.value *= nics_of_leaf(topology) / topology.oversubscription * leaves_of_pod(topology) /
                        topology.spine_oversubscription / fabric.spines / fabric.cores;
   spine.latency = half(topology.core_latency);
-  return {
-      topology.nvlink, nic, topology.pcie.value_or(LinkClass{}), leaf, topology.nvswitch.value_or(LinkClass{}), spine};
+  // A class that no link has keeps its name: links of an explicit graph are of one by name.
+  LinkClass pcie = topology.pcie.value_or(LinkClass{});
+  pcie.name = "pcie";
+  LinkClass nvswitch = topology.nvswitch.value_or(LinkClass{});
+  nvswitch.name = "nvswitch";
+  return {topology.nvlink, nic, pcie, leaf, nvswitch, spine};
 }
 
 std::vector<NamedLink> node_links(const Topology& topology, int node) {

@@ -79,24 +79,30 @@ void read_stands_for(JsonReader& reader, Topology& topology) {
   for (const Json& name : *list) topology.stands_for.push_back(name.get<std::string>());
 }
 
-void scale(JsonReader& reader, Topology& topology) {
-  const double nvlink = reader.number("scale_nvlink", 0.001, 1000).value_or(1);
-  const double network = reader.number("scale_network", 0.001, 1000).value_or(1);
-  topology.nvlink.rated.value *= nvlink;
-  if (topology.nvswitch) topology.nvswitch->rated.value *= nvlink;
-  topology.nic.rated.value *= network;
-  if (topology.pcie) topology.pcie->rated.value *= network;
+struct Scales {
+  double nvlink = 1;
+  double network = 1;
+};
+
+Scales scale(JsonReader& reader, Topology& topology) {
+  const Scales scales{reader.number("scale_nvlink", 0.001, 1000).value_or(1),
+                      reader.number("scale_network", 0.001, 1000).value_or(1)};
+  topology.nvlink.rated.value *= scales.nvlink;
+  if (topology.nvswitch) topology.nvswitch->rated.value *= scales.nvlink;
+  topology.nic.rated.value *= scales.network;
+  if (topology.pcie) topology.pcie->rated.value *= scales.network;
+  return scales;
 }
 
-void read_graph(JsonReader& reader, Topology& topology, std::size_t errors_before) {
+// Where the classes that its links take values from are faulty, they are harmless: the graph's own faults are told too.
+void read_graph(JsonReader& reader, const Scales& scales, Topology& topology) {
   const Json* graph = reader.find("graph");
   if (graph == nullptr) return;
-  // Links take their values from the topology's classes: without those nothing can be said of them.
-  if (reader.errors().size() > errors_before) return;
-  const GraphDefaults defaults{topology.nvlink, topology.nic, topology.pcie, topology.routing == Routing::kSpread,
-                               topology.gpus_per_node};
+  const std::size_t before = reader.errors().size();
+  const GraphDefaults defaults{topology.nvlink,        topology.nic,  topology.pcie, topology.routing == Routing::kSpread,
+                               topology.gpus_per_node, scales.nvlink, scales.network};
   topology.graph = parse_graph(*graph, reader.file(), reader.child_path("graph"), defaults, reader.errors());
-  if (reader.errors().size() > errors_before) return;
+  if (reader.errors().size() > before || topology.gpus_per_node == 0) return;
   const int nodes = static_cast<int>(topology.graph->gpus.size()) / std::max(1, topology.gpus_per_node);
   if (topology.nodes && *topology.nodes != nodes) {
     reader.add_error("nodes", fmt::format("is {}", *topology.nodes), fmt::format("{}, as the graph has", nodes));
@@ -118,11 +124,11 @@ Expected<Topology> parse_whole(const Json& json, const std::string& file, const 
   if (const Json* nvlink = reader.required("nvlink", "an object")) read_nvlink(*nvlink, reader, topology);
   if (const Json* network = reader.required("network", "an object")) read_network(*network, reader, topology);
   if (const Json* pcie = reader.find("pcie")) read_pcie(*pcie, reader, topology);
-  scale(reader, topology);
+  const Scales scales = scale(reader, topology);
   const auto cpu = reader.choice("cpu", {"intel", "amd", "grace"}).value_or("intel");
   topology.cpu = cpu == "amd" ? HostCpu::kAmd : cpu == "grace" ? HostCpu::kGrace : HostCpu::kIntel;
   read_stands_for(reader, topology);
-  read_graph(reader, topology, 0);
+  read_graph(reader, scales, topology);
   if (const Json* what_ifs = reader.find("what_if")) {
     topology.what_ifs = parse_what_ifs(*what_ifs, file, reader.child_path("what_if"), errors);
   }

@@ -55,7 +55,9 @@ WhatIf parse_what_if(const Json& json, const std::string& file, const std::strin
   what_if.file = file;
   what_if.path = path;
   if (!json.is_object()) return what_if;
-  what_if.links = reader.string("links").value_or("");
+  const auto links = reader.string("links");
+  what_if.links = links.value_or("");
+  if (links && links->empty()) reader.add_error("links", "is empty", "a link's name or a pattern");
   if (const auto rail = reader.integer("rail", 0, 255)) what_if.rail = static_cast<int>(*rail);
   if (const auto from = reader.integer("from", 0, kMaxRank)) what_if.from = static_cast<int>(*from);
   if (const auto to = reader.integer("to", 0, kMaxRank)) what_if.to = static_cast<int>(*to);

@@ -177,6 +177,8 @@ TEST(WhatIfErrors, OfTheList) {
           at + "/5/down: contradicts another key; expected a link that is down has no bandwidth, latency or traffic",
           at + "/6/down: is false; expected true, or no entry at all",
       }));
+  EXPECT_EQ(texts(parsed(R"([{"links": "", "down": true}])")),
+            Lines{at + "/0/links: is empty; expected a link's name or a pattern"});
 }
 
 TEST(WhatIfErrors, NamesAndRanksOfTheCluster) {
@@ -202,14 +204,26 @@ TEST(WhatIfErrors, ARouteThatDoesNotExist) {
   const std::string remedy = "; expected every rank to reach every other: leave one more of these links up";
   EXPECT_EQ(cluster_errors(R"([{"links": "n2.nic*>", "down": true}])").at(0),
             "s.json: /topology/what_if/0: the links that are down leave no way from rank 16 to rank 0" + remedy);
-  EXPECT_EQ(cluster_errors(R"([{"links": "n2.nic*>", "down": true}])").size(), 8u);  // the ranks of node 2
+  EXPECT_EQ(cluster_errors(R"([{"links": "n2.nic*>", "down": true}])").size(), 1u);  // once for two nodes, not a rank
   EXPECT_EQ(cluster_errors(R"([{"links": "n0.nic0", "down": true}])", 8, "a100-40gb-2x4").at(0),
             "s.json: /topology/what_if/0: the links that are down leave no way from rank 0 to rank 4" + remedy);
   // Node 1 keeps only rail 0, node 2 only rail 1; leaves without a way up between them.
   EXPECT_EQ(cluster_errors(R"([{"links": "n1.nic[1-7]", "down": true}, {"links": "n2.nic[02-7]", "down": true},
                                {"links": "leaf0.r1", "down": true}])")
                 .at(0),
-            "s.json: /topology/what_if/0: the links that are down leave no way from rank 8 to rank 16" + remedy);
+            "s.json: /topology/what_if/2: the links that are down leave no way from rank 8 to rank 16" + remedy);
+}
+
+// The entry that takes the last way is named, not the first of the list; each pair of nodes once.
+TEST(WhatIfErrors, TheEntryThatCutsRanksOffIsNamed) {
+  const std::string remedy = "; expected every rank to reach every other: leave one more of these links up";
+  const std::string at = "s.json: /topology/what_if/";
+  EXPECT_EQ(cluster_errors(R"([{"links": "n0.nic0", "down": true}, {"links": "n3.g1.nvl", "down": true},
+                               {"links": "n1.nic[0-6]", "down": true}, {"rail": 2, "scale_bandwidth": 0.5},
+                               {"links": "n1.nic7<", "down": true}, {"rail": 5, "down": true}])"),
+            (Lines{at + "4: the links that are down leave no way from rank 0 to rank 8" + remedy,
+                   at + "4: the links that are down leave no way from rank 16 to rank 8" + remedy,
+                   at + "4: the links that are down leave no way from rank 24 to rank 8" + remedy}));
 }
 
 }  // namespace
