@@ -7,14 +7,27 @@
 
 namespace longhaul {
 
+void LoadSheet::Loads::put(LinkId link, std::int64_t bytes) {
+  if (bytes == 0) return;
+  std::int64_t& sum = load[static_cast<std::size_t>(link)];
+  if (sum == 0) touched.push_back(link);
+  sum += bytes;
+}
+
+bool LoadSheet::Loads::first_in_union(LinkId link, std::uint64_t number) {
+  return std::exchange(seen[static_cast<std::size_t>(link)], number) != number;
+}
+
 LoadSheet::LoadSheet(const Cluster& cluster)
-    : cluster_(&cluster),
-      load_(cluster.links().size()),
-      slot_(static_cast<std::size_t>(cluster.gpus()), -1),
-      seen_(cluster.links().size()) {}
+    : cluster_(&cluster), actual_(cluster.links().size()), slot_(static_cast<std::size_t>(cluster.gpus()), -1) {
+  const auto down = [](const Link& link) { return link.down; };
+  if (std::any_of(cluster.links().begin(), cluster.links().end(), down)) {
+    undamaged_ = std::make_unique<Undamaged>(cluster);
+  }
+}
 
 void LoadSheet::begin(std::span<const int> ranks) {
-  LH_ASSERT(members_.empty() && touched_.empty(), "a transfer is begun inside another");
+  LH_ASSERT(members_.empty() && actual_.touched.empty(), "a transfer is begun inside another");
   members_.reserve(ranks.size());
   for (const int rank : ranks) {
     LH_ASSERT(rank >= 0 && rank < cluster_->gpus(), "rank {} of {} in a group", rank, cluster_->gpus());
@@ -32,15 +45,15 @@ MemberTraffic& LoadSheet::member(int rank) {
 }
 
 void LoadSheet::put(LinkId link, std::int64_t bytes) {
-  if (bytes == 0) return;
-  std::int64_t& load = load_[static_cast<std::size_t>(link)];
-  if (load == 0) touched_.push_back(link);
-  load += bytes;
+  actual_.put(link, bytes);
+  if (undamaged_) undamaged_->loads.put(link, bytes);
 }
 
 void LoadSheet::put_route(int from, int to, std::int64_t bytes) {
   if (bytes == 0) return;
-  for (const LinkId link : cluster_->route(from, to)) put(link, bytes);
+  for (const LinkId link : cluster_->route(from, to)) actual_.put(link, bytes);
+  if (!undamaged_) return;
+  for (const LinkId link : undamaged_->cluster.route(from, to)) undamaged_->loads.put(link, bytes);
 }
 
 void LoadSheet::send(int from, int to, std::int64_t bytes) {
@@ -53,25 +66,31 @@ void LoadSheet::send(int from, int to, std::int64_t bytes) {
 }
 
 void LoadSheet::add_to_union(LinkId link, std::int64_t bytes) {
-  std::uint64_t& seen = seen_[static_cast<std::size_t>(link)];
-  if (seen == union_) return;
-  seen = union_;
-  put(link, bytes);
+  if (actual_.first_in_union(link, union_)) actual_.put(link, bytes);
+  if (undamaged_ && undamaged_->loads.first_in_union(link, union_)) undamaged_->loads.put(link, bytes);
 }
 
 void LoadSheet::add_route_to_union(int from, int to, std::int64_t bytes) {
-  for (const LinkId link : cluster_->route(from, to)) add_to_union(link, bytes);
+  for (const LinkId link : cluster_->route(from, to)) {
+    if (actual_.first_in_union(link, union_)) actual_.put(link, bytes);
+  }
+  if (!undamaged_) return;
+  for (const LinkId link : undamaged_->cluster.route(from, to)) {
+    if (undamaged_->loads.first_in_union(link, union_)) undamaged_->loads.put(link, bytes);
+  }
 }
 
 void LoadSheet::take(Transfer& transfer) {
-  std::sort(touched_.begin(), touched_.end());
-  transfer.loads.reserve(touched_.size());
-  for (const LinkId link : touched_) {
-    std::int64_t& load = load_[static_cast<std::size_t>(link)];
-    transfer.loads.push_back({link, load});
-    load = 0;
+  std::sort(actual_.touched.begin(), actual_.touched.end());
+  transfer.loads.reserve(actual_.touched.size());
+  for (const LinkId link : actual_.touched) {
+    transfer.loads.push_back({link, std::exchange(actual_.load[static_cast<std::size_t>(link)], 0)});
   }
-  touched_.clear();
+  actual_.touched.clear();
+  if (undamaged_) {
+    for (const LinkId link : undamaged_->loads.touched) undamaged_->loads.load[static_cast<std::size_t>(link)] = 0;
+    undamaged_->loads.touched.clear();
+  }
   for (const MemberTraffic& member : members_) {
     slot_[static_cast<std::size_t>(member.rank)] = -1;
     transfer.intra_node_bytes += member.sent_intra_node;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -45,16 +46,36 @@ class LoadSheet {
   void take(Transfer& transfer);
 
   // Links with loads, in no order.
-  std::span<const LinkId> touched() const { return touched_; }
-  std::int64_t load(LinkId link) const { return load_[static_cast<std::size_t>(link)]; }
+  std::span<const LinkId> touched() const { return actual_.touched; }
+  std::int64_t load(LinkId link) const { return actual_.load[static_cast<std::size_t>(link)]; }
+
+  // The same where no link is down: what NCCL's time of the call is told to hold for.
+  std::span<const LinkId> undamaged_touched() const { return undamaged_ ? undamaged_->loads.touched : touched(); }
+  std::int64_t undamaged_load(LinkId link) const {
+    return undamaged_ ? undamaged_->loads.load[static_cast<std::size_t>(link)] : load(link);
+  }
 
  private:
+  struct Loads {
+    explicit Loads(std::size_t links) : load(links), seen(links) {}
+    void put(LinkId link, std::int64_t bytes);
+    bool first_in_union(LinkId link, std::uint64_t number);
+
+    std::vector<std::int64_t> load;  // by link; zero between transfers
+    std::vector<LinkId> touched;
+    std::vector<std::uint64_t> seen;  // by link: the last union that it was in
+  };
+  struct Undamaged {
+    explicit Undamaged(const Cluster& damaged) : cluster(damaged.with_what_ifs_down(0)), loads(damaged.links().size()) {}
+    Cluster cluster;
+    Loads loads;
+  };
+
   const Cluster* cluster_;
-  std::vector<std::int64_t> load_;  // by link; zero between transfers
-  std::vector<LinkId> touched_;
+  Loads actual_;
+  std::unique_ptr<Undamaged> undamaged_;  // set where links are down
   std::vector<std::int32_t> slot_;  // by rank; -1 between transfers
   std::vector<MemberTraffic> members_;
-  std::vector<std::uint64_t> seen_;  // by link: the last union that it was in
   std::uint64_t union_ = 0;
   std::int64_t merged_ = 0;
   std::int64_t copied_ = 0;

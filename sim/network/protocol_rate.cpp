@@ -51,6 +51,12 @@ Kind kind_of(const LinkClass& link) {
   return link.scope == LinkScope::kIntraNode ? kNvLinkKind : kNetworkKind;
 }
 
+// NCCL's constants were found on fabrics that do not block: what lies above the leaves is none of its doing, so
+// oversubscription and collisions there slow a transfer whether they stand in the topology or in a what-if.
+bool is_between_switches(const LinkClass& link) {
+  return link.name == "leaf" || link.name == "spine";
+}
+
 double clamp_part(double part) { return part > 0 ? std::min(1.0, part) : 1; }
 
 }  // namespace
@@ -63,22 +69,26 @@ ProtocolRate protocol_rate(const NcclConstants& constants, const NcclMachine& ma
 
 BytePhase byte_phase(const LoadSheet& sheet, const ProtocolRate& rate, double nccl_seconds) {
   const Cluster& cluster = sheet.cluster();
-  // Longest time of a link by kind, at its full bandwidth: as its class says, and as it is.
+  // Longest time of a link by kind, at its full bandwidth: of an undamaged machine, and of the one that is there.
   std::array<double, kKinds> healthy{};
   std::array<double, kKinds> actual{};
   for (const LinkId id : sheet.touched()) {
     const Link& link = cluster.links()[static_cast<std::size_t>(id)];
-    const LinkClass& kind = cluster.link_classes()[link.link_class];
+    const auto at = static_cast<std::size_t>(kind_of(cluster.described(id)));
+    actual[at] = std::max(actual[at], static_cast<double>(sheet.load(id)) / link.bandwidth.value);
+  }
+  for (const LinkId id : sheet.undamaged_touched()) {
+    const LinkClass& kind = cluster.described(id);
+    if (is_between_switches(kind)) continue;
     const auto at = static_cast<std::size_t>(kind_of(kind));
-    const double bytes = static_cast<double>(sheet.load(id));
-    healthy[at] = std::max(healthy[at], bytes / kind.effective().value);
-    actual[at] = std::max(actual[at], bytes / link.bandwidth.value);
+    healthy[at] = std::max(healthy[at], static_cast<double>(sheet.undamaged_load(id)) / kind.effective().value);
   }
   const std::array<double, kKinds> reached = {rate.nvlink, rate.network, 1.0};
   BytePhase phase{nccl_seconds, 0};
   for (std::size_t at = 0; at < kKinds; ++at) {
     if (actual[at] == 0) continue;
     const double part = std::min(1.0, reached[at]);
+    // Without healthy links of the kind (a graph that joins switches alone) the rate of the protocol is all there is.
     const bool nccl_is_law = healthy[at] / part > nccl_seconds;
     const double scaled = nccl_is_law ? nccl_seconds * (actual[at] / healthy[at]) : actual[at] / part;
     phase.seconds = std::max({phase.seconds, scaled, actual[at]});

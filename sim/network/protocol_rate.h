@@ -1,12 +1,12 @@
 // How long the bytes of a transfer take, given what NCCL says of the call on healthy links.
 //
-// NCCL's own time for the bytes (NcclTime::bytes_us) holds on links as the topology's classes describe them. On the
-// links that are there (scaled, shared by several GPUs, oversubscribed) a transfer takes at least
-// bytes / (bandwidth x what the protocol reaches of it) on every link that it uses. What a protocol reaches comes from
-// NCCL's constants: the flags of LL and LL128, the collisions of many sends on a NIC. It is never above 1, nor so low
-// that healthy links alone would take longer than bytes_us: there NCCL's time is the law. Where healthy links need more
-// than bytes_us at their full bandwidth (an LL step hides its bytes behind its latency), the fixed part gives that much
-// up to the byte phase, and the whole stays.
+// NCCL's own time for the bytes (NcclTime::bytes_us) holds on NICs and NVLinks as the topology describes them, none of
+// them down, under a fabric that does not block. On the links that are there (scaled, down, shared by several GPUs,
+// oversubscribed) a transfer takes at least bytes / (bandwidth x what the protocol reaches of it) on every link that it
+// uses. What a protocol reaches comes from NCCL's constants: the flags of LL and LL128, the collisions of many sends on
+// a NIC. It is never above 1, nor so low that healthy links alone would take longer than bytes_us: there NCCL's time is
+// the law. Where healthy links need more than bytes_us at their full bandwidth (an LL step hides its bytes behind its
+// latency), the fixed part gives that much up to the byte phase, and the whole stays.
 #pragma once
 
 #include "sim/network/comm_group.h"
