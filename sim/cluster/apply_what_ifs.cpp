@@ -17,12 +17,16 @@ void add_error(const WhatIf& what_if, const std::string& key, std::string messag
   errors.push_back({what_if.file, path, std::move(message), std::move(expected), std::move(nearest)});
 }
 
-// The links that a what-if by pattern or rail names.
-std::vector<std::size_t> links_of(const WhatIf& what_if, const std::vector<Link>& links) {
+// The links that a what-if by pattern or rail names. The leaves of a fat tree are no rail's: all NICs hang on them.
+std::vector<std::size_t> links_of(const WhatIf& what_if, const Topology& topology, const std::vector<Link>& links) {
   std::vector<std::string> patterns = {what_if.links};
   if (what_if.rail) {
     const int rail = *what_if.rail;
-    patterns = {fmt::format("n*.nic{}", rail), fmt::format("leaf*.r{}", rail), fmt::format("leaf*.r{}.*", rail)};
+    patterns = {fmt::format("n*.nic{}", rail)};
+    if (topology.network_fabric == NetworkFabric::kRails) {
+      patterns.push_back(fmt::format("leaf*.r{}", rail));
+      patterns.push_back(fmt::format("leaf*.r{}.*", rail));
+    }
   }
   std::vector<std::size_t> found;
   for (std::size_t link = 0; link < links.size(); ++link) {
@@ -95,7 +99,7 @@ void mark_down(const Cluster& cluster, std::vector<Link>& links, Errors& errors)
     check_ranks(cluster, what_if, errors);
     check_rail(cluster, what_if, errors);
     if (what_if.from || (what_if.rail && !what_if.down)) continue;
-    const std::vector<std::size_t> found = links_of(what_if, links);
+    const std::vector<std::size_t> found = links_of(what_if, cluster.topology(), links);
     if (found.empty() && !what_if.rail) refuse_pattern(what_if, links, errors);
     for (const std::size_t link : found) links[link].down |= what_if.down;
   }
@@ -120,7 +124,7 @@ void change_links(const Cluster& cluster, std::vector<Link>& links, Errors& erro
     }
     if (what_if.down) continue;
     const std::size_t before = errors.size();
-    for (const std::size_t link : links_of(what_if, links)) {
+    for (const std::size_t link : links_of(what_if, cluster.topology(), links)) {
       if (errors.size() == before) change_link(links[link], what_if, errors);
     }
   }

@@ -138,10 +138,16 @@ Expected<Topology> parse_whole(const Json& json, const std::string& file, const 
   return topology;
 }
 
+// The file and the object in it that hold the what-ifs of a topology with bases.
+struct Place {
+  std::string file;
+  std::string path;
+};
+
 // {"base": NAME, ...}: the base's file, which may have a base itself, with the other keys merged into it. The base must
-// be right by itself.
+// be right by itself. `what_ifs`: whose list the result has.
 Expected<Json> merged(const Json& json, const std::string& file, const std::string& path,
-                      const std::string& data_directory, int depth = 0) {
+                      const std::string& data_directory, Place& what_ifs, int depth = 0) {
   constexpr int kMaxBases = 8;
   const Json& base = json.at("base");
   const auto refuse = [&](std::string message, std::string expected) {
@@ -153,9 +159,10 @@ Expected<Json> merged(const Json& json, const std::string& file, const std::stri
   const auto base_file =
       resolve_data_file(DataKind::kTopology, base.get<std::string>(), file, path + "/base", errors, data_directory);
   if (!base_file) return tl::unexpected(errors);
+  what_ifs = {*base_file, ""};
   Expected<Json> patched = read_json_file(*base_file);
   if (patched && patched->is_object() && patched->contains("base")) {
-    patched = merged(*patched, *base_file, "", data_directory, depth + 1);
+    patched = merged(*patched, *base_file, "", data_directory, what_ifs, depth + 1);
   }
   if (!patched) return patched;
   const Expected<Topology> checked = parse_whole(*patched, *base_file, "", data_directory);
@@ -165,6 +172,7 @@ Expected<Json> merged(const Json& json, const std::string& file, const std::stri
   if (device.is_string() && is_data_path(DataKind::kDevice, device.get<std::string>())) {
     device = std::filesystem::absolute(relative_to_file(device.get<std::string>(), *base_file)).string();
   }
+  if (json.contains("what_if")) what_ifs = {file, path};
   Json patch = json;
   patch.erase("base");
   patched->merge_patch(patch);
@@ -174,9 +182,16 @@ Expected<Json> merged(const Json& json, const std::string& file, const std::stri
 Expected<Topology> parse_object(const Json& json, const std::string& file, const std::string& path,
                                 const std::string& data_directory) {
   if (!json.is_object() || !json.contains("base")) return parse_whole(json, file, path, data_directory);
-  const Expected<Json> patched = merged(json, file, path, data_directory);
+  Place place;
+  const Expected<Json> patched = merged(json, file, path, data_directory, place);
   if (!patched) return tl::unexpected(patched.error());
-  return parse_whole(*patched, file, path, data_directory);
+  Expected<Topology> topology = parse_whole(*patched, file, path, data_directory);
+  if (!topology) return topology;
+  for (std::size_t i = 0; i < topology->what_ifs.size(); ++i) {
+    topology->what_ifs[i].file = place.file;
+    topology->what_ifs[i].path = fmt::format("{}/what_if/{}", place.path, i);
+  }
+  return topology;
 }
 
 Expected<Topology> read_file(const std::string& file, const std::string& data_directory) {

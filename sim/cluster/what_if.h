@@ -2,7 +2,7 @@
 // value of a study. They apply in order, each to what the ones before it left.
 //
 //   {"links": "n3.nic0>", "scale_bandwidth": 0.5, "scale_latency": 2}
-//   {"rail": 2, "scale_bandwidth": 0.25}                   the NICs of rail 2 and its leaves' links
+//   {"rail": 2, "scale_bandwidth": 0.25}                   the NICs of rail 2 and, with rails, its leaves' links
 //   {"links": "n*.nic2", "down": true}                     routes go another way
 //   {"links": "leaf0.*", "background_gbytes_per_s": 10}
 //   {"from": 0, "to": 12, "background_gbytes_per_s": 10}   on every link of that route

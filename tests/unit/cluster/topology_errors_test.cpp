@@ -242,6 +242,28 @@ TEST(Overrides, BasesOfBases) {
   std::filesystem::remove_all(folder);
 }
 
+// A what-if that names nothing is told where it is written, also in the file of a base.
+TEST(Overrides, WhatIfsKeepTheirPlace) {
+  const std::string folder = testing::TempDir() + "longhaul_places";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/a.json") << R"({"base": "dgx-h200-ndr", "what_if": [{"rail": 9, "down": true}]})";
+  std::ofstream(folder + "/b.json") << R"({"base": "./a.json", "nodes": 4})";
+  const auto places = [&](const std::string& more) {
+    const Json json = *parse_json(R"({"base": ")" + folder + R"(/b.json")" + more + "}", "s.json");
+    const auto topology = parse_topology(json, "s.json", "/topology", kRoot);
+    const auto cluster = make_cluster(*topology, 16);
+    Lines lines;
+    for (const InputError& error : cluster.error()) {
+      lines.push_back(std::filesystem::path(error.file).filename().string() + " " + error.path);
+    }
+    return lines;
+  };
+  EXPECT_EQ(places(""), Lines{"a.json /what_if/0/rail"});
+  EXPECT_EQ(places(R"(, "what_if": [{"rail": 0, "scale_latency": 2}, {"rail": 8, "down": true}])"),
+            Lines{"s.json /topology/what_if/1/rail"});
+  std::filesystem::remove_all(folder);
+}
+
 TEST(ClusterErrors, GpuCounts) {
   const Topology dgx = *read_topology("dgx-h200-ndr", kRoot);
   const Topology testbed = *read_topology("a800-4x8", kRoot);

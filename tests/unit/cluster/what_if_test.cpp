@@ -84,6 +84,21 @@ TEST(WhatIf, ASlowRailIsItsNicsAndLeaves) {
   EXPECT_DOUBLE_EQ(rate(cluster, "leaf1.r3>"), 4 * 24 / 2);
 }
 
+// In a fat tree a rail is its NICs: the one leaf of a node is no more rail 0's than rail 1's.
+TEST(WhatIf, ASlowRailOfAFatTreeIsItsNics) {
+  for (const int rail : {0, 1}) {
+    const std::string list = R"([{"rail": )" + std::to_string(rail) + R"(, "scale_bandwidth": 0.5}])";
+    for (const char* routing : {"spread", "hash"}) {
+      const Cluster cluster = cluster_of(list, 32, "dgx-a100-hdr",
+                                         R"({"fabric": "fat-tree", "nodes_per_leaf": 2, "oversubscription": 2,
+                                             "routing": ")" + std::string(routing) + "\"}");
+      for (const LinkClassSummary& kind : describe_topology(cluster).link_classes) {
+        EXPECT_EQ(kind.changed, kind.name == "nic" ? 8 : 0) << kind.name << " rail " << rail << " " << routing;
+      }
+    }
+  }
+}
+
 TEST(WhatIf, BackgroundTakesItsRate) {
   const Cluster cluster = cluster_of(R"([{"from": 1, "to": 13, "background_gbytes_per_s": 10}])");
   // Rank 1 reaches rank 13, GPU 5 of node 1, over GPU 5 of its own node.
