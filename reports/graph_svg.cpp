@@ -40,14 +40,26 @@ const char* line_style(const std::string& link_class) {
   return link_class == "nic" ? "network" : "uplink";
 }
 
+double width_of(const GraphSpec& graph, const Row& row) {
+  const auto count = std::count_if(graph.vertices.begin(), graph.vertices.end(),
+                                   [&](const GraphVertex& vertex) { return vertex.kind == row.kind; });
+  const double more = count > kMaxInRow ? 90 : 0;
+  return 2 * kMargin + 70 + kPitch * static_cast<double>(std::min<std::ptrdiff_t>(count, kMaxInRow)) + more;
+}
+
 }  // namespace
 
 std::string graph_svg(const Cluster& cluster) {
   const GraphSpec& graph = *cluster.topology().graph;
   std::map<int, Box> boxes;  // by vertex
-  std::string body;
-  double y = 64;
-  double width = 460;
+  const Topology& topology = cluster.topology();
+  const std::string title = fmt::format("{}: {} GPUs in a graph of {} vertices and {} links", topology.name,
+                                        cluster.gpus(), graph.vertices.size(), graph.links.size());
+  double width = svg_title_width(title, kMargin);
+  for (const Row& row : kRows) width = std::max(width, width_of(graph, row));
+  double y = 50;
+  std::string body = svg_paragraph(kMargin, y, width - 2 * kMargin, topology.description);
+  y += 14;
   for (const Row& row : kRows) {
     int shown = 0;
     int hidden = 0;
@@ -66,7 +78,6 @@ std::string graph_svg(const Cluster& cluster) {
     body += svg_text(kMargin, y + 19, row.name, "name");
     const double end = kMargin + 70 + kPitch * shown;
     if (hidden > 0) body += svg_text(end, y + 19, fmt::format("+ {} more", hidden), "small");
-    width = std::max(width, end + (hidden > 0 ? 90 : 0) + kMargin);
     y += kRowPitch;
   }
   std::string lines;
@@ -76,7 +87,8 @@ std::string graph_svg(const Cluster& cluster) {
     const auto to = boxes.find(link.to);
     if (from == boxes.end() || to == boxes.end()) continue;
     const Link& built = cluster.links()[id];
-    const std::string style = svg_link_style(cluster, built, built, line_style(link.link_class.name));
+    const auto link_id = static_cast<LinkId>(id);
+    const std::string style = svg_link_style(cluster, link_id, link_id, line_style(link.link_class.name));
     const std::string title = fmt::format("{}: {} one way", link.name, svg_rate(built.bandwidth));
     const Box& a = from->second;
     const Box& b = to->second;
@@ -90,15 +102,8 @@ std::string graph_svg(const Cluster& cluster) {
                            depth, b.middle(), b.bottom());
     }
   }
-  const Topology& topology = cluster.topology();
-  const std::string title = fmt::format("{}: {} GPUs in a graph of {} vertices and {} links", topology.name,
-                                        cluster.gpus(), graph.vertices.size(), graph.links.size());
   double foot = y + 4;
-  std::string notes;
-  for (const WhatIf& what_if : topology.what_ifs) {
-    notes += svg_text(kMargin, foot, "what if: " + what_if.to_string(), "small");
-    foot += 16;
-  }
+  const std::string notes = svg_what_ifs(kMargin, foot, width - 2 * kMargin, topology);
   return svg_document(width, foot + 12, title, topology.description,
                       svg_text(kMargin, 32, title, "title") + lines + body + notes);
 }

@@ -1,6 +1,7 @@
 // The pieces that the pictures of clusters are made of. Coordinates in pixels, y downwards; one decimal, no locale.
 //
-// Colours are neutral: the page shows through, and text and lines follow the viewer's light or dark scheme.
+// Page, text and lines follow the viewer's light or dark scheme together: a browser shows a file of its own on white
+// whatever its scheme, so the page is painted.
 #pragma once
 
 #include <string>
@@ -17,7 +18,7 @@ struct Box {
 };
 
 std::string svg_rect(const Box& box, std::string_view style, const std::string& title = "");
-// A box with text in its middle, cut to what fits.
+// A box with text in its middle, cut to what fits, with an ellipsis; a box too narrow for that has the text as title.
 std::string svg_labelled(const Box& box, std::string_view style, const std::string& label,
                          std::string_view text_style = "", const std::string& title = "");
 std::string svg_text(double x, double y, const std::string& content, std::string_view style = "",
@@ -28,9 +29,16 @@ std::string svg_line(double x1, double y1, double x2, double y2, std::string_vie
 std::string svg_rate(BytesPerSecond rate);
 
 // Style of a line that stands for `out` and `in`: `plain`, or "changed" or "down" where what-ifs say so.
-std::string svg_link_style(const Cluster& cluster, const Link& out, const Link& in, std::string_view plain);
+std::string svg_link_style(const Cluster& cluster, LinkId out, LinkId in, std::string_view plain);
 
-// A whole document: style sheet, title, description, body.
+// Small text in lines of at most `width`, broken between words, the first at `y`; moves `y` below the last.
+std::string svg_paragraph(double x, double& y, double width, const std::string& content);
+// One such paragraph for each what-if; of very many, the first ones and how many more there are.
+std::string svg_what_ifs(double x, double& y, double width, const Topology& topology);
+
+// How wide a picture with this title has to be, with a margin at both sides.
+double svg_title_width(const std::string& title, double margin);
+// A whole document: style sheet, page, title, description, body.
 std::string svg_document(double width, double height, const std::string& title, const std::string& description,
                          const std::string& body);
 

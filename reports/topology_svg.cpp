@@ -34,11 +34,10 @@ std::string leaves_of(int count) { return count == 1 ? "1 leaf" : fmt::format("{
 int node_to_draw(const Cluster& cluster) {
   std::optional<int> changed;
   for (int node = 0; node < cluster.nodes(); ++node) {
-    const auto first = static_cast<std::size_t>(cluster.first_link_of_node(node));
-    const auto count = static_cast<std::size_t>(cluster.node_layout().links);
-    for (const Link& link : cluster.links().subspan(first, count)) {
-      if (link.down) return node;
-      if (!changed && svg_link_style(cluster, link, link, "") != "") changed = node;
+    const LinkId first = cluster.first_link_of_node(node);
+    for (LinkId link = first; link < first + cluster.node_layout().links; ++link) {
+      if (cluster.links()[static_cast<std::size_t>(link)].down) return node;
+      if (!changed && cluster.is_changed(link)) changed = node;
     }
   }
   return changed.value_or(0);
@@ -57,32 +56,32 @@ class Picture {
     pairs_ = topology_.node_fabric == NodeFabric::kPairs;
     wide_domain_ = cluster.gpus_per_domain() > layout_.gpus;
     node_width_ = std::max(2 * kPad + std::max(gpus_, nics_) * kGpuPitch - (kGpuPitch - kGpuWidth), 420.0);
+    title_ = fmt::format("{}: {} on {}", topology_.name, plural(cluster_.gpus(), "GPU"),
+                         plural(cluster_.nodes(), "node"));
     width_ = 2 * kMargin + node_width_ + (cluster.nodes() > 1 ? kMore : 0);
+    page_width_ = std::max(width_, svg_title_width(title_, kMargin));
   }
 
   std::string draw() {
-    double y = 66;
+    double y = 50;
+    std::string head = svg_text(kMargin, 32, title_, "title");
+    head += svg_paragraph(kMargin, y, page_width_ - 2 * kMargin, topology_.description);
     if (cluster_.nodes() > 1) y = add_network(y);
     y = add_node(y);
     y = add_notes(y + 26);
-    const std::string title =
-        fmt::format("{}: {} on {}", topology_.name, plural(cluster_.gpus(), "GPU"), plural(cluster_.nodes(), "node"));
-    const std::string head =
-        svg_text(kMargin, 32, title, "title") + svg_text(kMargin, 50, topology_.description, "small");
-    return svg_document(width_, y, title, topology_.description, head + lines_ + boxes_);
+    return svg_document(page_width_, y, title_, topology_.description, head + lines_ + boxes_);
   }
 
  private:
-  const Link& node_link(int index) const {
-    return cluster_.links()[static_cast<std::size_t>(cluster_.first_link_of_node(node_) + index)];
-  }
+  LinkId node_link_id(int index) const { return cluster_.first_link_of_node(node_) + index; }
+  const Link& node_link(int index) const { return cluster_.links()[static_cast<std::size_t>(node_link_id(index))]; }
   double inner() const { return node_width_ - 2 * kPad; }
   double gpu_middle(int gpu) const { return kMargin + kPad + inner() * (gpu + 0.5) / gpus_; }
   double nic_middle(int nic) const { return kMargin + kPad + inner() * (nic + 0.5) / nics_; }
 
   void add_link(int out, int in, double x1, double y1, double x2, double y2, const char* style) {
     const Link& link = node_link(out);
-    lines_ += svg_line(x1, y1, x2, y2, svg_link_style(cluster_, link, node_link(in), style),
+    lines_ += svg_line(x1, y1, x2, y2, svg_link_style(cluster_, node_link_id(out), node_link_id(in), style),
                        fmt::format("{}: {} one way", link.name, svg_rate(link.bandwidth)));
   }
 
@@ -124,7 +123,7 @@ class Picture {
     }
     if (groups > 1) {
       boxes_ += svg_text(kMargin + node_width_ + 12, y + kGap + 18,
-                         fmt::format("+ {} more such leaf group{}", groups - 1, groups == 2 ? "" : "s"), "name");
+                         fmt::format("+ {} more leaf group{}", groups - 1, groups == 2 ? "" : "s"), "name");
     }
     return y + kGap + kBar + kGap;
   }
@@ -151,8 +150,8 @@ class Picture {
     std::string style = "uplink";
     const LinkId base = cluster_.first_link_of_leaf(fabric_.leaf_of(node_));
     for (int spine = 0; spine < fabric_.spines && style == "uplink"; ++spine) {
-      const auto out = static_cast<std::size_t>(base + fabric_.leaf_out(rail, spine));
-      style = svg_link_style(cluster_, cluster_.links()[out], cluster_.links()[out + 1], "uplink");
+      const LinkId out = base + fabric_.leaf_out(rail, spine);
+      style = svg_link_style(cluster_, out, out + 1, "uplink");
     }
     return style;
   }
@@ -233,7 +232,7 @@ class Picture {
       for (int b = a + 1; b < gpus_; ++b) {
         const double depth = y + 10 + 17 * (b - a);
         const std::string style =
-            svg_link_style(cluster_, node_link(layout_.nvlink(a, b)), node_link(layout_.nvlink(b, a)), "nvlink");
+            svg_link_style(cluster_, node_link_id(layout_.nvlink(a, b)), node_link_id(layout_.nvlink(b, a)), "nvlink");
         lines_ += fmt::format(R"(<path class="{}" d="M{:.1f} {:.1f}C{:.1f} {:.1f} {:.1f} {:.1f} {:.1f} {:.1f}"/>)",
                               style, gpu_middle(a), y, gpu_middle(a), depth, gpu_middle(b), depth, gpu_middle(b), y);
       }
@@ -283,16 +282,14 @@ class Picture {
 
   // Device, NICs, and the what-ifs. Returns the height of the picture.
   double add_notes(double y) {
-    const auto note = [&](const std::string& text) {
-      boxes_ += svg_text(kMargin, y, text, "small");
-      y += 16;
-    };
+    const double width = page_width_ - 2 * kMargin;
+    const auto note = [&](const std::string& text) { boxes_ += svg_paragraph(kMargin, y, width, text); };
     note(fmt::format("{} GPUs; NVLink: {} of a GPU, {} one way", topology_.device.name,
                      plural(topology_.nvlink_links, "link"), svg_rate(topology_.nvlink_rate_per_gpu())));
     note(fmt::format("{} a node, {} each, one way, {}", plural(topology_.nics_per_node, "NIC"),
                      svg_rate(topology_.nic.rated), technology_name(topology_.technology)));
     note("rates as rated; what NCCL reaches of them: longhaul topology");
-    for (const WhatIf& what_if : topology_.what_ifs) note("what if: " + what_if.to_string());
+    boxes_ += svg_what_ifs(kMargin, y, width, topology_);
     return y + 6;
   }
 
@@ -307,6 +304,8 @@ class Picture {
   bool wide_domain_ = false;
   double node_width_ = 0;
   double width_ = 0;
+  double page_width_ = 0;
+  std::string title_;
   std::vector<Box> leaves_;  // or the one switch
   std::string lines_;        // below the boxes
   std::string boxes_;

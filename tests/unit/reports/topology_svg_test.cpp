@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "reports/format.h"
@@ -36,7 +37,7 @@ TEST(TopologySvg, DrawsOneNodeAndCountsTheRest) {
   EXPECT_TRUE(holds(svg, ">node 0 of 128<"));
   EXPECT_TRUE(holds(svg, "+ 127 more nodes"));
   EXPECT_TRUE(holds(svg, "spine (infiniband): 4 leaves a rail; non-blocking"));  // 32 nodes a leaf
-  EXPECT_TRUE(holds(svg, "+ 3 more such leaf groups"));
+  EXPECT_TRUE(holds(svg, "+ 3 more leaf groups"));
   EXPECT_TRUE(holds(svg, ">450 GB/s<"));
   EXPECT_TRUE(holds(svg, ">50.0 GB/s<")) << svg;
 }
@@ -121,6 +122,58 @@ TEST(TopologySvg, ExplicitGraphs) {
   EXPECT_EQ(count(svg, "<line class=\"nvlink\""), 2u);
   EXPECT_EQ(count(svg, "<line class=\"down\""), 2u);
   EXPECT_TRUE(holds(svg, "2 GPUs in a graph of 3 vertices and 6 links"));
+}
+
+double page_width(const std::string& svg) { return std::stod(svg.substr(svg.find("viewBox=\"0 0 ") + 13)); }
+
+// Longest text of a style, in letters.
+std::size_t longest(const std::string& svg, const std::string& style) {
+  const std::string mark = "<text class=\"" + style + "\"";
+  std::size_t most = 0;
+  for (std::size_t at = svg.find(mark); at != std::string::npos; at = svg.find(mark, at + 1)) {
+    const std::size_t begin = svg.find('>', at) + 1;
+    most = std::max(most, svg.find("</text>", begin) - begin);
+  }
+  return most;
+}
+
+// Nothing is cut off at the right: a long title widens the page, long text is broken into lines. Measured in a browser:
+// at most 11 px a letter of a title, 6.2 px a letter of small text.
+TEST(TopologySvg, LongTextsStayOnThePage) {
+  const std::string words =
+      "a description that says far more than one line holds, with who built the machine, when, and of which parts";
+  const std::string text = "\"name\": \"the-cluster-with-the-very-long-name-of-the-other-department-2\", "
+                           "\"description\": \"" + words + ", " + words + "\", \"what_if\": [";
+  std::string many = R"({"links": "*nvl", "scale_latency": 2})";
+  for (int i = 0; i < 13; ++i) many += R"(, {"links": "*[abcdefghijklmnopqrstuvwxyz]*[>]", "scale_bandwidth": 0.5})";
+  const std::string graph = R"("gpus_per_node": 2, "nodes": 1, "graph": {
+      "vertices": [{"name": "a", "kind": "gpu"}, {"name": "b", "kind": "gpu"}, {"name": "top-of-rack-switch-1", "kind":
+      "leaf"}], "links": [{"from": "a", "to": "top-of-rack-switch-1", "class": "nvlink"}, {"from": "a", "to": "b", "class":
+      "nvlink"}, {"from": "b", "to": "top-of-rack-switch-1", "class": "nvlink"}]}, )";
+  for (const std::string& svg :
+       {svg_of("{\"base\": \"dgx-h200-ndr\", " + text + many + "]}", 8),
+        svg_of("{\"base\": \"a100-40gb-2x4\", " + graph + text + R"({"links": "a.*", "scale_latency": 2}]})", 2)}) {
+    EXPECT_LE(static_cast<double>(longest(svg, "title")) * 11 + 48, page_width(svg));
+    EXPECT_LE(static_cast<double>(longest(svg, "small")) * 6.2 + 48, page_width(svg));
+    EXPECT_TRUE(holds(svg, "a description that says")) << "the description is shown";
+    EXPECT_GE(count(svg, "<text class=\"small\""), 3u);
+    EXPECT_TRUE(holds(svg, "<rect class=\"page\""));  // light text needs the dark page
+  }
+  EXPECT_TRUE(holds(svg_of("{\"base\": \"dgx-h200-ndr\", " + text + many + "]}", 8), ">+ 2 more what-ifs<"));
+  const std::string cut = svg_of("{\"base\": \"a100-40gb-2x4\", " + graph + text + "]}", 2);
+  EXPECT_TRUE(holds(cut, ">top-of-rac\u2026<")) << cut;
+  EXPECT_TRUE(holds(cut, "<title>top-of-rack-switch-1</title>"));
+}
+
+TEST(TopologySvg, MarksWhatIfsOfGraphs) {
+  const std::string svg = svg_of(
+      R"({"base": "a100-40gb-2x4", "gpus_per_node": 2, "nodes": 1, "what_if": [{"links": "a.s>", "scale_bandwidth": 0.5}],
+          "graph": {"vertices": [{"name": "a", "kind": "gpu"}, {"name": "b", "kind": "gpu"}, {"name": "s", "kind":
+          "nvswitch"}], "links": [{"from": "a", "to": "s", "class": "nvlink", "gbytes_per_s": 25}, {"from": "b", "to": "s",
+          "class": "nvlink"}]}})",
+      2);
+  EXPECT_EQ(count(svg, "<line class=\"changed\""), 1u);
+  EXPECT_EQ(count(svg, "<line class=\"nvlink\""), 3u);
 }
 
 }  // namespace
