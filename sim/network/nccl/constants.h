@@ -38,7 +38,8 @@ enum class GpuTerm : std::uint8_t {
   kLl128Efficiency,  // of the NVLink rate
   kSimpleStart,      // us
   kSimpleStep,       // us
-  kSimpleLockstep,   // parts of the first chunk of every channel, which all send at the same moment
+  kSimpleLockstep,   // parts of a rank's share that copies cost while all channels copy and send at the same moments
+  kSimpleDrift,      // loops after which channels drifted apart by as much as they were at first
   kReduceCopy,       // parts of a rank's share that all-reduce needs for its first and last copy
   kGatherCopy,       // the same, all-gather and broadcast
   kScatterCopy,      // the same, reduce-scatter
@@ -75,7 +76,6 @@ enum class NetworkTerm : std::uint8_t {
   kEfficiency,      // of the NIC rate, long collectives
   kTreeEfficiency,  // of the NIC rate, long tree all-reduces
   kP2pEfficiency,   // of the NIC rate, long sends and receives
-  kP2pHop,          // us a message to another domain
   kCount,
 };
 inline constexpr std::size_t kNetworkTermCount = static_cast<std::size_t>(NetworkTerm::kCount);

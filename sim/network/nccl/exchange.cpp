@@ -58,17 +58,20 @@ NcclTime nccl_time(const NcclConstants& constants, const NcclMachine& machine, c
   if (exchange.near_peers > 0) {
     near = plan.ll ? near_ll(constants, machine, exchange, time.channels)
                    : near_simple(constants, machine, exchange, time.channels);
+    near.fixed_us += gpu(plan.ll ? GpuTerm::kP2pLl : GpuTerm::kP2pSimple);
   }
   Parts far;
   if (exchange.far_peers > 0) {
     const auto network = [&](NetworkTerm term) { return constants.of(machine.network, term); };
     // Many peers at once collide on the NICs; one peer's messages go as those of a ring do.
     const double efficiency = network(exchange.far_peers > 1 ? NetworkTerm::kP2pEfficiency : NetworkTerm::kEfficiency);
-    far.fixed_us = network(NetworkTerm::kP2pHop);
+    // No table times short sends between domains: they start and hop as the steps of rings and trees do, which are
+    // fitted (Simple's hop has the flush in it).
+    far.fixed_us = plan.ll ? gpu(GpuTerm::kP2pLl) + network(NetworkTerm::kLlHop)
+                           : network(NetworkTerm::kSimpleStart) + network(NetworkTerm::kSimpleHop);
     far.bytes_us = microseconds(exchange.far_bytes, efficiency * machine.nic_rate);
   }
-  time.fixed_us = begin + (time.protocol == NcclProtocol::kLl ? gpu(GpuTerm::kP2pLl) : gpu(GpuTerm::kP2pSimple)) +
-                  std::max(near.fixed_us, far.fixed_us);
+  time.fixed_us = begin + std::max(near.fixed_us, far.fixed_us);
   time.bytes_us = std::max(near.bytes_us, far.bytes_us);
   return time;
 }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 
 #include "sim/network/nccl/times.h"
 
@@ -9,6 +10,8 @@ constexpr double kLlThreadBytes = 4096;  // 512 threads of 8 bytes
 constexpr double kLlPayload = 0.5;       // half of every LL line is flags
 constexpr double kBroadcastChunk = 512.0 * 1024;
 constexpr double kChunk = 2.0 * 1024 * 1024;  // bytes a channel and step, Simple
+constexpr double kShortestNvlsChunk = 16.0 * 1024;
+constexpr int kNvlsHeadsMeasured = 8;
 
 double steps_of(const NcclCall& call) {
   switch (call.collective) {
@@ -48,6 +51,16 @@ double copy_parts(const NcclCase& c) {
 
 double microseconds(double bytes, double rate) { return bytes / (1000 * rate); }
 
+// All channels begin together, so the link is idle while all copy. From loop to loop they drift apart as random walks
+// do, by the square root of the loops: the idle part of loop x is lockstep / sqrt(1 + x / drift), summed over the loops
+// that a share makes of `loop` bytes.
+double lockstep_bytes(const NcclCase& c, double share, double loop) {
+  if (share <= 0) return 0;
+  const double drift = c.gpu(GpuTerm::kSimpleDrift);
+  const double idle_loops = 2 * share / (1 + std::sqrt(1 + share / (loop * drift)));
+  return c.gpu(GpuTerm::kSimpleLockstep) * idle_loops;
+}
+
 }  // namespace
 
 Parts ring_ll(const NcclCase& c, int channels) {
@@ -67,7 +80,8 @@ Parts ring_ll128(const NcclCase& c, int channels) {
   static_cast<void>(channels);
   const double n = c.call.ranks;
   const double steps = steps_of(c.call);
-  const double shares = shares_of(c.call) + copy_parts(c);
+  const double lockstep = broadcasts(c.call) ? 0 : c.gpu(GpuTerm::kSimpleLockstep);  // too short to drift apart
+  const double shares = shares_of(c.call) + copy_parts(c) + lockstep;
   return {c.gpu(GpuTerm::kStart) + c.gpu(GpuTerm::kLl128Start) + steps * c.gpu(GpuTerm::kLl128Step),
           microseconds(c.call.bytes / n * shares, c.gpu(GpuTerm::kLl128Efficiency) * c.graph.nvlink_rate)};
 }
@@ -84,21 +98,30 @@ Parts ring_simple(const NcclCase& c, int channels) {
     const double forward = (n - 2) * microseconds(chunk, c.gpu(GpuTerm::kP2pAloneRate));
     return {fixed + forward, microseconds(c.call.bytes, rate)};
   }
-  const double first = std::min(share, kChunk * channels) * c.gpu(GpuTerm::kSimpleLockstep);
-  const double bytes = share * (shares_of(c.call) + copy_parts(c)) + first;
+  const double bytes = share * (shares_of(c.call) + copy_parts(c)) + lockstep_bytes(c, share, kChunk * channels);
   return {fixed, microseconds(bytes, rate)};
 }
 
+// All-reduce: members copy in, each head reduces its part over all members and multicasts the result, members copy out;
+// a GPU's link carries (1 + 1/n) S each way (rated by a ring's 2(n-1)/n S, as NCCL does), and a chunk is handed over
+// twice. All-gather multicasts alone and reduce-scatter reduces alone: S the one way, S/n the other, one hand-over, a
+// pipeline half as long. Handing over short chunks takes a time of its own whatever they hold: Azure's table of eight
+// H100 stays at 42 us from 64 KiB to 1 MiB, which is a loop of the shortest chunks of eight heads. More heads (32 in a
+// rack of 72) are served side by side, so a short call there waits no longer than that.
 Parts nvls(const NcclCase& c) {
   const double n = c.call.ranks;
+  const bool reduces = c.call.collective == NcclCollective::kAllReduce;
+  const double stages = reduces ? 1 : 0.5;  // of all-reduce's
   const double chunk = nvls_chunk(c.machine, c.graph, c.call, NcclAlgorithm::kNvls);
-  const double loop = chunk * c.graph.nvls_heads * c.graph.nvls_channels;
+  const double whole = chunk * c.graph.nvls_heads * c.graph.nvls_channels;
+  const double shortest = kShortestNvlsChunk * std::min(c.graph.nvls_heads, kNvlsHeadsMeasured) * c.graph.nvls_channels;
+  const double loop = std::clamp(c.call.bytes, shortest, whole);
   const double loops = std::max(1.0, c.call.bytes / loop);
-  const double fill = c.gpu(GpuTerm::kNvlsFill);
+  const double fill = stages * c.gpu(GpuTerm::kNvlsFill);
+  const double sync = stages * c.gpu(GpuTerm::kNvlsSync);
   const double rate = c.gpu(GpuTerm::kNvlsEfficiency) * c.graph.nvlink_rate;
-  const double one = microseconds(loop * 2 * (n - 1) / n, rate);
-  return {c.gpu(GpuTerm::kStart) + c.gpu(GpuTerm::kNvlsStart) + (loops + fill) * c.gpu(GpuTerm::kNvlsSync) + fill * one,
-          loops * one};
+  const double one = microseconds(loop * 2 * (n - 1) / n, rate) * (reduces ? 1 : n / (n + 1));
+  return {c.gpu(GpuTerm::kStart) + c.gpu(GpuTerm::kNvlsStart) + (loops + fill) * sync + fill * one, loops * one};
 }
 
 }  // namespace longhaul

@@ -13,6 +13,9 @@ constexpr double kKiB = 1024;
 constexpr int kProtocols = 3;
 constexpr int kNvlsRatesRevised = 22800;  // versions of NCCL
 constexpr int kNvlsTreeHopRevised = 22809;
+// Local ranks that NVLS gathers from or scatters to; all-reduce has no such bound (NCCL_MAX_NVLS_ARITY in enqueue.cc,
+// updateCollCostTable).
+constexpr int kMostNvlsArity = 32;
 
 struct Latency {
   double ll;
@@ -241,6 +244,7 @@ bool allowed(const NcclMachine& machine, const NcclGraph& graph, const NcclCall&
       return reduces;
     case NcclAlgorithm::kNvls:
       if (!simple || graph.nvls_heads < 2 || !(reduces || gathers(call.collective))) return false;
+      if (!reduces && call.per_domain > kMostNvlsArity) return false;
       return call.domains == 1 || (machine.sharp && reduces);
     case NcclAlgorithm::kNvlsTree:
       return simple && reduces && graph.nvls_heads >= 2 && call.domains > 1;

@@ -123,7 +123,9 @@ std::string write_nccl_constants(const NcclConstants& exact, const std::vector<C
        "Hopper's constants but start_us and nvls_efficiency, which are fitted to one B200 and one GB200 "
        "table: weakly known"},
       {"cdna", "Hopper's constants stand in: no RCCL table of one node was fitted"},
-      {"infiniband", "fit to the tables over InfiniBand and RoCE"},
+      {"infiniband",
+       "fit to the tables over InfiniBand and RoCE; sends between domains start and hop as Simple and LL of rings and "
+       "trees do (derived: no table times short ones), and p2p_efficiency is fitted to one all-to-all of MI355X"},
       {"roce", "InfiniBand's constants"},
       {"efa-1", "fit to one table of P4de; what no table shows keeps its prior"},
       {"efa-2", "fit to one table of P5; what no table shows keeps its prior"},

@@ -70,10 +70,11 @@ void ring_parameters(Builder& b) {
   b.pair(GpuTerm::kLl128Efficiency, 0.64, 0.85);
   b.pair(GpuTerm::kSimpleStart, 14.6, 8.9);
   b.pair(GpuTerm::kSimpleStep, 6.9, 2.8);
-  b.gpus(kEvery, GpuTerm::kSimpleLockstep, 0.3);
-  b.pair(GpuTerm::kReduceCopy, 0.5, 0.35);
-  b.pair(GpuTerm::kGatherCopy, 0.6, 0.43);
-  b.pair(GpuTerm::kScatterCopy, 0.45, 0.5);
+  b.gpus(kEvery, GpuTerm::kSimpleLockstep, 0.4);
+  b.gpus(kEvery, GpuTerm::kSimpleDrift, 1);
+  b.pair(GpuTerm::kReduceCopy, 0.3, 0.2);
+  b.pair(GpuTerm::kGatherCopy, 0.4, 0.25);
+  b.pair(GpuTerm::kScatterCopy, 0.3, 0.3);
 }
 
 void nvls_and_tree_parameters(Builder& b) {
@@ -127,7 +128,6 @@ void network_parameters(Builder& b) {
     b.networks(prior.networks, NetworkTerm::kNvlsTreeSync, 6.6);
     b.networks(prior.networks, NetworkTerm::kEfficiency, prior.efficiency);
     b.networks(prior.networks, NetworkTerm::kTreeEfficiency, prior.tree_efficiency);
-    b.networks(prior.networks, NetworkTerm::kP2pHop, 15);
   }
   b.networks(kAllNetworks, NetworkTerm::kP2pEfficiency, 0.75);
 }

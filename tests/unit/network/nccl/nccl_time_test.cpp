@@ -31,6 +31,7 @@ NcclConstants round_constants() {
   set(c, GpuTerm::kSimpleStart, 8);
   set(c, GpuTerm::kSimpleStep, 3);
   set(c, GpuTerm::kSimpleLockstep, 0.25);
+  set(c, GpuTerm::kSimpleDrift, 2.0 / 3);
   set(c, GpuTerm::kReduceCopy, 0.5);
   set(c, GpuTerm::kGatherCopy, 0.4);
   set(c, GpuTerm::kScatterCopy, 0.3);
@@ -61,7 +62,6 @@ NcclConstants round_constants() {
   set(c, NetworkTerm::kEfficiency, 0.9);
   set(c, NetworkTerm::kTreeEfficiency, 0.95);
   set(c, NetworkTerm::kP2pEfficiency, 0.75);
-  set(c, NetworkTerm::kP2pHop, 12);
   return c;
 }
 
@@ -109,21 +109,21 @@ TEST(RingLl, ReduceScatterHasNoCopySteps) {
   EXPECT_NEAR(ring_ll(bench.at(), 1).fixed_us, 4 + 7 + 0.5 / 8, 1e-12);
 }
 
-// 8 MiB over 8 ranks: 4 + 5 + 7 x 1.5 = 19.5; (7 + 0.4) x 1 MiB at 320 GB/s.
+// 8 MiB over 8 ranks: 4 + 5 + 7 x 1.5 = 19.5; (7 + 0.4 + 0.25) x 1 MiB at 320 GB/s.
 TEST(RingLl128, GatherByHand) {
   const Bench bench(NcclCollective::kAllGather, 1, 8, 8 * kMiB);
   const Parts parts = ring_ll128(bench.at(), 24);
   EXPECT_NEAR(parts.fixed_us, 19.5, 1e-12);
-  EXPECT_NEAR(parts.bytes_us, 7.4 * kMiB / 320e3, 1e-9);
+  EXPECT_NEAR(parts.bytes_us, 7.65 * kMiB / 320e3, 1e-9);
 }
 
-// 1 GiB over 4 ranks, 24 channels: steps 6: 4 + 8 + 18 = 30. Share 256 MiB, (6 + 0.5) of it, and a quarter of the first
-// chunks, 24 x 2 MiB, which every channel sends at the same moment.
+// 384 MiB over 4 ranks, 24 channels: steps 6: 4 + 8 + 18 = 30. Share 96 MiB, (6 + 0.5) of it, and two loops of 24 x
+// 2 MiB: the integral of 0.25 / sqrt(1 + x / (2/3)) from 0 to 2 is 0.25 x 2 x 2/3 x (sqrt(4) - 1) = 1/3 of a loop.
 TEST(RingSimple, AllReduceByHand) {
-  const Bench bench(NcclCollective::kAllReduce, 1, 4, 1024 * kMiB);
+  const Bench bench(NcclCollective::kAllReduce, 1, 4, 384 * kMiB);
   const Parts parts = ring_simple(bench.at(), 24);
   EXPECT_NEAR(parts.fixed_us, 30, 1e-12);
-  EXPECT_NEAR(parts.bytes_us, (6.5 * 256 + 0.25 * 48) * kMiB / 400e3, 1e-6);
+  EXPECT_NEAR(parts.bytes_us, (6.5 * 96 + 16) * kMiB / 400e3, 1e-6);
 }
 
 // Broadcast of 1 GiB to eight: 4 + 8 + 7 x 3 = 33; six ranks store a chunk of 512 KiB at 25 GB/s before they forward
@@ -143,6 +143,66 @@ TEST(Nvls, LoopsAndFill) {
   const Parts parts = nvls(bench.at());
   EXPECT_NEAR(parts.fixed_us, 4 + 5 + 6 * 4 + 2 * 14.680064, 1e-9);
   EXPECT_NEAR(parts.bytes_us, 4 * 14.680064, 1e-9);
+}
+
+// Up to the shortest loop, 16 KiB x 8 x 16 = 2 MiB (7.340032 us), the time is flat.
+TEST(Nvls, ShortCallsTakeAShortestLoop) {
+  for (const double bytes : {kKiB, kMiB, 2 * kMiB}) {
+    const Bench bench(NcclCollective::kAllReduce, 1, 8, bytes);
+    const Parts parts = nvls(bench.at());
+    EXPECT_NEAR(parts.fixed_us, 4 + 5 + 3 * 4 + 2 * 7.340032, 1e-9);
+    EXPECT_NEAR(parts.bytes_us, 7.340032, 1e-9);
+  }
+}
+
+// 32 heads: a loop of their shortest chunks and 24 channels would be 12 MiB. A short call waits for 8 of them, 3 MiB x
+// 2 x 71/72 at 1.25 x 721.8 GB/s; one of 6 MiB is one loop of 6 MiB.
+TEST(Nvls, ManyHeadsAreServedSideBySide) {
+  Bench bench(NcclCollective::kAllReduce, 1, 72, 4 * kKiB);
+  bench.machine.gpu = NcclGpu::kBlackwell;
+  bench.machine.nvlink_rate = 721.8;
+  bench.machine.gpus_per_domain = 72;
+  bench.graph = nccl_graph(bench.machine, 1, 72);
+  EXPECT_EQ(bench.graph.nvls_heads, 32);
+  const double one = 3 * kMiB * 2 * 71 / 72 / (1250 * 721.8);
+  EXPECT_NEAR(nvls(bench.at()).bytes_us, one, 1e-9);
+  EXPECT_NEAR(nvls(bench.at()).fixed_us, 4 + 5 + 3 * 4 + 2 * one, 1e-9);
+  bench.call.bytes = 6 * kMiB;
+  EXPECT_NEAR(nvls(bench.at()).bytes_us, 2 * one, 1e-9);
+}
+
+// A gather of the same four loops: 8/9 of all-reduce's bytes on the busier way of a link, half the hand-overs and half
+// the fill: 4 + 5 + (4 + 1) x 2 + 1 x 14.680064 x 8 / 9. A scatter is a gather backwards.
+TEST(Nvls, GatherAndScatterAreOneWay) {
+  for (const NcclCollective one_way : {NcclCollective::kAllGather, NcclCollective::kReduceScatter}) {
+    const Bench bench(one_way, 1, 8, 16 * kMiB);
+    const Parts parts = nvls(bench.at());
+    const double loop = 14.680064 * 8 / 9;
+    EXPECT_NEAR(parts.fixed_us, 4 + 5 + 5 * 2 + loop, 1e-9);
+    EXPECT_NEAR(parts.bytes_us, 4 * loop, 1e-9);
+  }
+}
+
+// A rack of 72: NCCL gathers by NVLS from at most 32 ranks. A short all-reduce goes by NVLS (25 us in NCCL's table; 92
+// by ring or tree of LL), a short gather by the ring in LL.
+TEST(Nvls, ShortCallsOfARack) {
+  NcclMachine rack = round_machine();
+  rack.gpu = NcclGpu::kBlackwell;
+  rack.nvlink_rate = 721.8;
+  rack.gpus_per_domain = 72;
+  const NcclConstants constants = round_constants();
+  const NcclTime reduce = nccl_time(constants, rack, NcclCall{NcclCollective::kAllReduce, 72, 1, 72, 4 * kKiB});
+  EXPECT_EQ(reduce.algorithm, NcclAlgorithm::kNvls);
+  EXPECT_NEAR(reduce.total_us(), 4 + 5 + 3 * 4 + 3 * 3 * kMiB * 2 * 71 / 72 / (1250 * 721.8), 1e-9);
+  for (const NcclCollective one_way : {NcclCollective::kAllGather, NcclCollective::kReduceScatter}) {
+    for (double bytes = kKiB; bytes < 1e10; bytes *= 4) {
+      const NcclTime time = nccl_time(constants, rack, NcclCall{one_way, 72, 1, 72, bytes});
+      EXPECT_EQ(time.algorithm, NcclAlgorithm::kRing) << bytes;
+    }
+    const NcclTime brief = nccl_time(constants, rack, NcclCall{one_way, 72, 1, 72, 4 * kKiB});
+    EXPECT_EQ(brief.protocol, NcclProtocol::kLl);
+    EXPECT_EQ(nccl_time(constants, rack, NcclCall{one_way, 32, 1, 32, 32 * kKiB}).algorithm, NcclAlgorithm::kNvls);
+  }
 }
 
 // Two nodes of eight, 64 KiB over 16 channels: 14 NVLink steps and 2 hops, each stores 4 KiB at 32 GB/s (0.128 us):
@@ -243,7 +303,11 @@ TEST(Exchange, NearOnlyAndFarOnly) {
   far.far_peers = 1;
   far.far_message = far.far_bytes = 64 * kMiB;
   const NcclTime time = nccl_time(constants, round_machine(), far);
-  EXPECT_NEAR(time.total_us(), 4 + 6 + 12 + 64 * kMiB / 45e3, 1e-6);  // one peer: the ring's 0.9 of 50 GB/s
+  // A ring's start (10) and hop (5) over the network; one peer: the ring's 0.9 of 50 GB/s.
+  EXPECT_NEAR(time.total_us(), 4 + 10 + 5 + 64 * kMiB / 45e3, 1e-6);
+  NcclExchange brief = far;  // LL: 2 of a send and a hop of 8
+  brief.far_message = brief.far_bytes = kKiB;
+  EXPECT_NEAR(nccl_time(constants, round_machine(), brief).fixed_us, 4 + 2 + 8, 1e-9);
   NcclExchange near = far;
   near.domains = 1;
   near.far_peers = 0;
