@@ -97,9 +97,11 @@ std::string summary_csv(const TopologySummary& summary) {
 std::string route_text(const RouteSummary& route) {
   std::string text = fmt::format("\n  rank {} to {}: {:.1f} GB/s, {:.2f} us\n", route.from, route.to,
                                  route.bandwidth.value / 1e9, route.latency.us());
+  std::size_t width = 20;
+  for (const Hop& hop : route.hops) width = std::max(width, hop.link.size());
   for (const Hop& hop : route.hops) {
-    text +=
-        fmt::format("    {:<20} {:>10.1f} GB/s {:>8.2f} us\n", hop.link, hop.bandwidth.value / 1e9, hop.latency.us());
+    text += fmt::format("    {:<{}} {:>10.1f} GB/s {:>8.2f} us\n", hop.link, width, hop.bandwidth.value / 1e9,
+                        hop.latency.us());
   }
   return text;
 }
