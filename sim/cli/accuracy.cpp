@@ -35,8 +35,7 @@ Errors table_faults(const std::string& table) {
 int accuracy(const Options& options) {
   const Errors faults = table_faults(options.table);
   if (!faults.empty()) return wrong_input(faults);
-  const std::string folder = data_directory() + "/validate/data/collectives";
-  const Expected<std::vector<CollectiveTable>> tables = read_collective_tables(folder, data_directory());
+  const Expected<std::vector<CollectiveTable>> tables = read_all_collective_tables(data_directory());
   if (!tables) return wrong_input(tables.error());
   const int threads = std::max(1, options.global.threads);
   say(options.global, fmt::format("{} tables, each predicted by a fit to the others", tables->size()));

@@ -16,8 +16,8 @@ bool of_source(const PartLink& link) {
 constexpr PairPattern kSameNode{NodeRelation::kSameNode, true};
 // All patterns of two different nodes.
 constexpr PairPattern kBetween[] = {
-    {NodeRelation::kSameLeaf, true},  {NodeRelation::kSameLeaf, false}, {NodeRelation::kSamePod, true},
-    {NodeRelation::kSamePod, false},  {NodeRelation::kOtherPod, true},  {NodeRelation::kOtherPod, false},
+    {NodeRelation::kSameLeaf, true}, {NodeRelation::kSameLeaf, false}, {NodeRelation::kSamePod, true},
+    {NodeRelation::kSamePod, false}, {NodeRelation::kOtherPod, true},  {NodeRelation::kOtherPod, false},
 };
 
 }  // namespace
@@ -98,8 +98,8 @@ void AllPairs::for_each_place(const Visit& visit) const {
       inside = of.nodes > 1 ? cluster_->pattern_of(of.node, (&node)[1].node).id() : -1;
     }
     const Group& of = groups_[static_cast<std::size_t>(group)];
-    const auto members = std::span(ranks_).subspan(static_cast<std::size_t>(node.first),
-                                                   static_cast<std::size_t>(node.count));
+    const auto members =
+        std::span(ranks_).subspan(static_cast<std::size_t>(node.first), static_cast<std::size_t>(node.count));
     std::fill(own.begin(), own.end(), 0);
     for (const int rank : members) own[static_cast<std::size_t>(cluster_->local_of(rank))] = 1;
     for (const int rank : members) {

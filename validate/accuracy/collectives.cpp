@@ -63,6 +63,7 @@ struct GroupSpec {
   std::string name;
   Filter holds;
   std::vector<Target> targets;
+  bool held_out = false;  // of held-out tables alone; else of all others
 };
 
 bool one_node(const MeasuredCollective& m) { return m.row.nodes == 1 && m.row.harness == Harness::kNcclTests; }
@@ -117,14 +118,23 @@ std::vector<GroupSpec> group_specs() {
                      {}});
   }
   specs.push_back({"every table", [](auto&, auto&) { return true; }, {}});
+  for (int c = 0; c <= static_cast<int>(NcclCollective::kBroadcast); ++c) {
+    const auto collective = static_cast<NcclCollective>(c);
+    specs.push_back({"held out, two H200: " + std::string(nccl_name(collective)),
+                     [collective](auto&, auto& m) { return m.row.collective == collective; },
+                     {},
+                     true});
+  }
   return specs;
 }
 
-ErrorBand band_of(const Band& band, const std::vector<Target>& targets, const std::vector<CollectiveTable>& tables,
-                  const std::vector<PredictedCollective>& predictions, const Filter& holds) {
+ErrorBand band_of(const Band& band, const GroupSpec& spec, const std::vector<CollectiveTable>& tables,
+                  const std::vector<PredictedCollective>& predictions) {
   std::vector<double> errors;
   for (const PredictedCollective& p : predictions) {
-    if (p.row->row.bytes < band.from || p.row->row.bytes >= band.to || !holds(tables[p.table], *p.row)) continue;
+    const CollectiveTable& table = tables[p.table];
+    if (p.row->row.bytes < band.from || p.row->row.bytes >= band.to) continue;
+    if (table.held_out != spec.held_out || !spec.holds(table, *p.row)) continue;
     errors.push_back(100 * std::abs(p.error));
   }
   ErrorBand out;
@@ -134,7 +144,7 @@ ErrorBand band_of(const Band& band, const std::vector<Target>& targets, const st
     out.median = quantile(errors, 0.5);
     out.p90 = quantile(errors, 0.9);
   }
-  for (const Target& target : targets) {
+  for (const Target& target : spec.targets) {
     if (out.name != target.band) continue;
     out.target_median = target.median;
     out.target_p90 = target.p90;
@@ -158,7 +168,9 @@ TableError table_error(const CollectiveTable& table, std::size_t index,
   out.p90 = quantile(absolute, 0.9);
   out.bias = quantile(with_sign, 0.5);
   out.misses = out.median > kMissing;
-  if (!table.not_fitted.empty()) {
+  if (table.held_out) {
+    out.reason = table.not_fitted;
+  } else if (!table.not_fitted.empty()) {
     out.reason = "not fitted: " + table.not_fitted;
   } else if (out.misses) {
     out.reason = table.hard.empty() ? "no reason known" : table.hard;
@@ -178,8 +190,12 @@ std::vector<PredictedCollective> leave_one_table_out(const std::vector<Collectiv
   LH_ASSERT(threads >= 1, "{} threads", threads);
   std::vector<NcclConstants> constants(tables.size());
   std::atomic<std::size_t> next = 0;
+  // All tables that are not fitted are predicted by one fit, unless it leaves out their twins.
+  const auto whole = std::find_if(tables.begin(), tables.end(), [](auto& table) { return !table.not_fitted.empty(); });
+  const auto as_whole = [&](std::size_t i) { return leave_out == LeaveOut::kTable && !tables[i].not_fitted.empty(); };
   const auto work = [&] {
     for (std::size_t i = next++; i < tables.size(); i = next++) {
+      if (as_whole(i) && tables.begin() + static_cast<std::ptrdiff_t>(i) != whole) continue;
       constants[i] = fit_collectives(rows_without(tables, i, leave_out), prior_places()).constants;
     }
   };
@@ -190,6 +206,7 @@ std::vector<PredictedCollective> leave_one_table_out(const std::vector<Collectiv
   }
   std::vector<PredictedCollective> out;
   for (std::size_t t = 0; t < tables.size(); ++t) {
+    if (as_whole(t)) constants[t] = constants[static_cast<std::size_t>(whole - tables.begin())];
     for (const MeasuredCollective& row : tables[t].rows) {
       const NcclTime time = predict(constants[t], row);
       out.push_back({t, &row, time, time.total_us() / row.measured_us - 1});
@@ -206,7 +223,7 @@ CollectiveAccuracy summarise(const std::vector<CollectiveTable>& tables,
     group.name = spec.name;
     std::size_t rows = 0;
     for (const Band& band : bands()) {
-      group.bands.push_back(band_of(band, spec.targets, tables, predictions, spec.holds));
+      group.bands.push_back(band_of(band, spec, tables, predictions));
       rows += group.bands.back().rows;
     }
     if (rows > 0) out.groups.push_back(std::move(group));

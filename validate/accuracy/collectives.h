@@ -2,7 +2,8 @@
 //
 // Error of a row = |predicted / measured - 1|. Leave-one-table-out: the constants that predict a table come from a fit
 // that begins at the priors and sees all other fitted tables. The stricter check leaves out all tables of the same GPU
-// generation, collective, rank count and node count at once (twins of H100 and H200, or of two clouds).
+// generation, collective, rank count and node count at once (twins of H100 and H200, or of two clouds). Held-out tables
+// (our own measurements) are in groups of their own.
 #pragma once
 
 #include <optional>

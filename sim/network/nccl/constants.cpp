@@ -74,9 +74,8 @@ std::string_view nccl_name(GpuTerm term) {
 
 std::string_view nccl_name(NetworkTerm term) {
   static constexpr std::array<std::string_view, kNetworkTermCount> kNames = {
-      "ll_hop_us",     "ll128_hop_us",    "simple_hop_us",      "ll_share",
-      "tree_ll_share", "simple_start_us", "nvls_tree_start_us", "nvls_tree_sync_us",
-      "efficiency",    "tree_efficiency", "p2p_efficiency"};
+      "ll_hop_us",          "ll128_hop_us",      "simple_hop_us", "ll_share",        "tree_ll_share", "simple_start_us",
+      "nvls_tree_start_us", "nvls_tree_sync_us", "efficiency",    "tree_efficiency", "p2p_efficiency"};
   return kNames[static_cast<std::size_t>(term)];
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 const CollectiveAccuracy& accuracy() {
   static const CollectiveAccuracy out = [] {
-    const auto tables = read_collective_tables(data_directory() + "/validate/data/collectives", data_directory());
+    const auto tables = read_all_collective_tables(data_directory());
     EXPECT_TRUE(tables);
     return summarise(*tables, leave_one_table_out(*tables, LeaveOut::kTable, 2));
   }();
@@ -53,6 +53,16 @@ TEST(LeaveOneTableOut, WhatWasReachedIsKept) {
   within(own, "from 64 MiB", 3, 7);
   within("one node, all-to-all, Hopper", "from 1 MiB", 5, 8);
   within("several nodes, known fabric, A100 HDR aside", "from 64 MiB", 2.5, 12);
+}
+
+// Our own two H200, which no fit sees. Sends to one peer from 512 MiB and short broadcasts miss: docs/accuracy-log.md.
+TEST(LeaveOneTableOut, HeldOutRingsArePredicted) {
+  for (const std::string collective : {"all_reduce", "all_gather", "reduce_scatter"}) {
+    const ErrorBand& large = band("held out, two H200: " + collective, "from 64 MiB");
+    EXPECT_EQ(large.rows, 7U);
+    EXPECT_LT(large.median, 4) << collective;
+    EXPECT_LT(large.p90, 7) << collective;
+  }
 }
 
 TEST(LeaveOneTableOut, NoFittedOneNodeTableMisses) {

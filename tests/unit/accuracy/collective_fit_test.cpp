@@ -37,6 +37,33 @@ TEST(CollectiveTables, AllFiftyFiveAreRead) {
   EXPECT_EQ(fitted, 50U);
 }
 
+// Our own two H200: graphs below 1 MiB, calls from there, six collectives each, in groups of their own alone.
+TEST(CollectiveTables, HeldOutOnesAreListedApart) {
+  const auto held_out = read_held_out_tables(data_directory());
+  ASSERT_TRUE(held_out);
+  ASSERT_EQ(held_out->size(), 2U);
+  EXPECT_EQ((*held_out)[0].rows.size(), 66U);
+  EXPECT_EQ((*held_out)[1].rows.size(), 78U);
+  EXPECT_TRUE(fitted_rows(*held_out).empty());
+  std::vector<PredictedCollective> predictions;
+  for (std::size_t t = 0; t < 2; ++t) {
+    for (const MeasuredCollective& row : (*held_out)[t].rows) {
+      EXPECT_EQ(row.row.bytes < 1048576, t == 0);
+      EXPECT_FALSE(row.machine.nvls);
+      predictions.push_back({t, &row, {}, 0.25});
+    }
+  }
+  const CollectiveAccuracy accuracy = summarise(*held_out, predictions);
+  ASSERT_EQ(accuracy.groups.size(), 6U);
+  EXPECT_EQ(accuracy.groups[5].name, "held out, two H200: broadcast");
+  EXPECT_EQ(accuracy.groups[5].bands[2].rows, 11U);
+  EXPECT_EQ(accuracy.groups[5].bands[2].median, 25);
+  EXPECT_THAT(accuracy.tables[0].reason, testing::StartsWith("held out"));
+  const auto none = read_held_out_tables("/nowhere");
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().size(), 2U);
+}
+
 TEST(CollectiveTables, FaultyOnesAreNamed) {
   RowMachines machines(data_directory());
   const std::string header = "collective,gpu,n_gpu,n_nodes,gpus_per_node,size_bytes,oop_time_us\n";
@@ -52,12 +79,13 @@ TEST(CollectiveTables, FaultyOnesAreNamed) {
 }
 
 // Times made by the model with planted constants (some a third off their priors) lead the fit back to them, where rows
-// show them: within 1 % for a weak prior pulls a little.
+// show them: within 2 % for a weak prior pulls a little; within 6 % for what stays of a copy, which only the longest
+// calls tell from what fades.
 TEST(CollectiveFitting, RefindsPlantedConstants) {
   const std::vector<std::pair<std::string, double>> planted = {
       {"hopper.ll_step_us", 1.1},          {"hopper.start_us", 6},
       {"ampere.simple_start_us", 20},      {"ampere.nvls_sync_us", 3.6},
-      {"hopper.reduce_copy_parts", 0.5},   {"ampere.p2p_alone_gbps", 30},
+      {"hopper.reduce_copy_parts", 0.3},   {"ampere.p2p_alone_gbps", 30},
       {"infiniband.nvls_tree_sync_us", 9}, {"tcpxo.efficiency", 0.8}};
   Eigen::VectorXd places = prior_places();
   for (const auto& [name, value] : planted) {
@@ -71,7 +99,8 @@ TEST(CollectiveFitting, RefindsPlantedConstants) {
   const CollectiveFit fit = fit_collectives(fitted_rows(made), prior_places());
   for (const auto& [name, value] : planted) {
     const Eigen::Index i = index_of(name);
-    EXPECT_NEAR(value_at(collective_parameters()[static_cast<std::size_t>(i)], fit.places[i]) / value, 1, 0.02) << name;
+    const double found = value_at(collective_parameters()[static_cast<std::size_t>(i)], fit.places[i]);
+    EXPECT_NEAR(found / value, 1, name.ends_with("copy_parts") ? 0.06 : 0.02) << name;
   }
 }
 

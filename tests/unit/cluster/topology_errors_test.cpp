@@ -96,7 +96,8 @@ TEST(TopologyErrors, AllAtOnceInAPatchedTopology) {
 
 // Hops over the network are constants of NCCL (nccl.json); files that still give them are told which keys there are.
 TEST(TopologyErrors, HopsOfNcclAreNoKeys) {
-  const Lines lines = errors_of(R"({"base": "dgx-h200-ndr", "network": {"nccl_ll_hop_us": 5, "nccl_simple_hop_us": 3}})");
+  const Lines lines =
+      errors_of(R"({"base": "dgx-h200-ndr", "network": {"nccl_ll_hop_us": 5, "nccl_simple_hop_us": 3}})");
   ASSERT_EQ(lines.size(), 2u);
   for (std::size_t i = 0; i < 2; ++i) {
     const std::string key = i == 0 ? "nccl_ll_hop_us" : "nccl_simple_hop_us";

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <sstream>
 
 #include "sim/core/data_files.h"
@@ -14,6 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr double kSmallest = 256;
+constexpr double kLaunchBound = 1024.0 * 1024;  // calls shorter than this wait for the host that launches them
 constexpr const char* kPlateaus = "gtc_slide_peak_busbw";
 
 // What stands behind `mark` at the beginning of a comment line; empty if there is none.
@@ -42,7 +44,9 @@ Expected<CollectiveTable> parse_collective_table(const std::string& text, const 
   table.hard = remark(text, "# hard: ");
   const Expected<std::vector<CollectiveRow>> rows = parse_collective_rows(text, file);
   if (!rows) return tl::unexpected(rows.error());
-  for (const CollectiveRow& row : *rows) {
+  const bool nvls_off = text.find("\n# NCCL_NVLS_ENABLE=0\n") != std::string::npos;
+  for (CollectiveRow row : *rows) {
+    row.nvls_off = row.nvls_off || nvls_off;
     if (row.bytes < kSmallest) continue;
     if (!row.measured_us) {
       errors.push_back(
@@ -84,6 +88,43 @@ Expected<std::vector<CollectiveTable>> read_collective_tables(const std::string&
   }
   if (!errors.empty()) return tl::unexpected(std::move(errors));
   return tables;
+}
+
+Expected<std::vector<CollectiveTable>> read_held_out_tables(const std::string& data_directory) {
+  Errors errors;
+  RowMachines machines(data_directory);
+  std::vector<CollectiveTable> tables;
+  for (const bool graph : {true, false}) {
+    const std::string name = graph ? "collectives_graph" : "collectives";
+    const std::string file = fmt::format("{}/validate/data/h200x2/{}.csv", data_directory, name);
+    const Expected<std::string> text = read_input_file(file, "a table of measured collectives");
+    Expected<CollectiveTable> table =
+        text ? parse_collective_table(*text, file, machines) : tl::unexpected(text.error());
+    if (!table) {
+      errors.insert(errors.end(), table.error().begin(), table.error().end());
+      continue;
+    }
+    table->name = "h200x2_" + name;
+    table->not_fitted = "held out: measured by this project to check with";
+    table->held_out = true;
+    std::erase_if(table->rows, [&](const MeasuredCollective& m) { return graph != (m.row.bytes < kLaunchBound); });
+    tables.push_back(std::move(*table));
+  }
+  if (!errors.empty()) return tl::unexpected(std::move(errors));
+  return tables;
+}
+
+Expected<std::vector<CollectiveTable>> read_all_collective_tables(const std::string& data_directory) {
+  Expected<std::vector<CollectiveTable>> all =
+      read_collective_tables(data_directory + "/validate/data/collectives", data_directory);
+  Expected<std::vector<CollectiveTable>> held_out = read_held_out_tables(data_directory);
+  if (all && held_out) {
+    std::move(held_out->begin(), held_out->end(), std::back_inserter(*all));
+    return all;
+  }
+  Errors errors = all ? Errors{} : all.error();
+  if (!held_out) errors.insert(errors.end(), held_out.error().begin(), held_out.error().end());
+  return tl::unexpected(std::move(errors));
 }
 
 }  // namespace longhaul

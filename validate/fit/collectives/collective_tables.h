@@ -26,6 +26,7 @@ struct CollectiveTable {
   std::string name;        // file name without ending
   std::string not_fitted;  // why the constants are not fitted to it ("# not fitted: ..."); empty: they are
   std::string hard;        // why it is predicted badly ("# hard: ..."), if it is
+  bool held_out = false;   // our own measurement, kept to check with: listed by itself, never fitted
   std::vector<MeasuredCollective> rows;
 };
 
@@ -33,7 +34,12 @@ struct CollectiveTable {
 // without a measured time, a folder without tables.
 Expected<std::vector<CollectiveTable>> read_collective_tables(const std::string& directory,
                                                               const std::string& data_directory);
-// One table; `text` is the file's.
+// Our own measurements of collectives of equal parts (validate/data/h200x2): replayed graphs below 1 MiB, where the
+// host of the other table's machine takes longer to launch a call than the devices to run it; single calls from there.
+Expected<std::vector<CollectiveTable>> read_held_out_tables(const std::string& data_directory);
+// The published tables (validate/data/collectives), then the held-out ones; the faults of both.
+Expected<std::vector<CollectiveTable>> read_all_collective_tables(const std::string& data_directory);
+// One table; `text` is the file's. "# NCCL_NVLS_ENABLE=0" in its head holds for every row.
 Expected<CollectiveTable> parse_collective_table(const std::string& text, const std::string& file,
                                                  RowMachines& machines);
 
