@@ -5,6 +5,7 @@
 #include <iostream>
 #include <iterator>
 #include <memory>
+#include <optional>
 
 #include "sim/cli/command.h"
 #include "sim/core/csv.h"
@@ -16,7 +17,7 @@ namespace {
 
 struct Options {
   GlobalOptions global;
-  std::string topology;
+  std::optional<std::string> topology;
   std::string rows = "-";
 };
 
@@ -102,8 +103,8 @@ Format format_of(const GlobalOptions& options) {
 
 int collective(const Options& options) {
   std::optional<Topology> topology;
-  if (!options.topology.empty()) {
-    Expected<Topology> read = read_topology(options.topology, data_directory());
+  if (options.topology) {
+    Expected<Topology> read = read_topology(*options.topology, data_directory());
     if (!read) return wrong_input(read.error());
     topology = std::move(*read);
   }
@@ -132,7 +133,8 @@ void add_collective(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("collective", "Predict the time of each collective of a CSV");
   command->add_option("--topology", options->topology,
-                      "A shipped topology's name or a file (default: the shipped one of each row's GPU and fabric)");
+                      "A shipped topology's name or a file: what all rows run on, whatever GPU and fabric they name "
+                      "(default: the shipped one of each row's GPU, fabric and hosts)");
   command->add_option("ROWS", options->rows, "CSV of collectives; - reads standard input")->capture_default_str();
   add_global_options(*command, options->global, "longhaul collective --format csv rows.csv");
   command->callback([&action, options] { action = [options] { return collective(*options); }; });

@@ -11,12 +11,17 @@
 namespace longhaul {
 namespace {
 
+// The machine of a GPU's tables that say nothing of their network stands for this one too.
+const std::string kReference = "nvlink";
+
 std::string lower(std::string text) {
   for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   return text;
 }
 
 bool equal(const std::string& a, const std::string& b) { return lower(a) == lower(b); }
+
+bool unstated(const std::string& fabric) { return fabric.empty() || equal(fabric, "unstated"); }
 
 void add_once(std::vector<std::string>& list, std::string name) {
   if (std::find(list.begin(), list.end(), name) == list.end()) list.push_back(std::move(name));
@@ -46,9 +51,11 @@ Expected<std::string> find_topology(const MachineQuery& query, const std::string
                                     const std::string& file, const std::string& path) {
   const Expected<std::string> device = find_device(query.gpu, data_directory, file, path + "/gpu");
   if (!device) return tl::unexpected(device.error());
-  const std::string fabric = query.fabric.empty() && query.nodes == 1 ? "nvlink" : query.fabric;
+  const bool any = unstated(query.fabric);
+  const std::string fabric = any ? kReference : query.fabric;
   // Of the shipped machines with this GPU and so many a node: the fabrics they stand for, and the sizes they come in.
   std::vector<std::string> fabrics, sizes;
+  std::string first;  // that holds so many nodes, over whatever fabric
   std::pair<std::string, int> too_small;
   for (const std::string& name : shipped_topologies(data_directory)) {
     const Expected<Topology> topology = read_topology(name, data_directory);
@@ -57,12 +64,14 @@ Expected<std::string> find_topology(const MachineQuery& query, const std::string
     add_once(sizes, std::to_string(topology->gpus_per_node));
     if (query.gpus_per_node && topology->gpus_per_node != *query.gpus_per_node) continue;
     const bool fits = !topology->nodes || query.nodes <= *topology->nodes;
+    if (fits && first.empty()) first = name;
     for (const std::string& of : topology->stands_for) {
-      if (fits && (fabric.empty() || equal(of, fabric))) return name;
-      if (!fits && equal(of, fabric)) too_small = {name, *topology->nodes};
+      if (fits && equal(of, fabric)) return name;
+      if (!fits && (any || equal(of, fabric))) too_small = {name, *topology->nodes};
       add_once(fabrics, of);
     }
   }
+  if (any && !first.empty()) return first;
   if (!too_small.first.empty()) {
     return tl::unexpected(Errors{{file, path + "/n_nodes", fmt::format("is {}", query.nodes),
                                   fmt::format("at most {}, all that {} has", too_small.second, too_small.first), ""}});

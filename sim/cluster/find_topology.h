@@ -17,8 +17,9 @@ struct MachineQuery {
   std::string gpu;                   // "H100-80GB", "A100-SXM4-80GB", "GB300", "H100(assumed)"
   int nodes = 1;                     // hosts
   std::optional<int> gpus_per_node;  // GPUs that a host has; unset: any
-  std::string fabric;                // "infiniband", "roce", "efa", "tcpx", "tcpxo", "nvlink", "nvl72", ...; empty:
-                                     // "nvlink" on one node, else the only or the first fabric that ships
+  std::string fabric;                // "infiniband", "roce", "efa", "tcpx", "tcpxo", "nvlink", "nvl72", ...; empty or
+                                     // "unstated": the GPU's machine that stands for "nvlink" (its maker's own), where
+                                     // none with so many GPUs a node does the first that ships
 };
 
 // The device name that a GPU string means ("H100-80GB" -> "h100"), or an error that lists the names known.

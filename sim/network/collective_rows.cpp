@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <set>
@@ -11,6 +12,7 @@
 
 #include "sim/cluster/find_topology.h"
 #include "sim/core/csv.h"
+#include "sim/core/data_files.h"
 #include "sim/network/nccl/rows.h"
 #include "sim/network/shipped_nccl.h"
 
@@ -40,6 +42,8 @@ class Predictor {
   template <class T>
   const T* take(const Expected<T>& value);
   const Topology* topology_of(const CollectiveRow& row);
+  Expected<std::string> name_of(const CollectiveRow& row, const std::string& place) const;
+  const Topology* shipped(const std::string& name);
   Machine* machine_of(const CollectiveRow& row, const Topology& topology, const std::vector<int>& ranks);
 
   const std::string& file_;
@@ -47,52 +51,70 @@ class Predictor {
   const std::string& data_directory_;
   const NcclConstants& constants_;
   Errors& errors_;
-  std::map<std::tuple<std::string, int, int, std::string>, std::string> names_;  // of topologies, by kind of row
-  std::map<std::string, Topology> shipped_;                                      // by name
-  std::map<std::pair<std::string, int>, std::unique_ptr<Machine>> machines_;     // by topology and GPUs
+  std::map<std::tuple<std::string, int, int, std::string>, const Topology*> known_;  // by kind of row; null: a fault
+  std::set<std::string> told_;                                                       // errors
+  std::map<std::string, std::optional<Topology>> shipped_;                           // by name
+  std::map<std::pair<std::string, int>, std::unique_ptr<Machine>> machines_;         // by topology and GPUs
 };
 
-// The value, or its errors noted.
+// The value, or its errors noted: one of a shipped file, which every look-up meets, once.
 template <class T>
 const T* Predictor::take(const Expected<T>& value) {
   if (value) return &*value;
-  errors_.insert(errors_.end(), value.error().begin(), value.error().end());
+  for (const InputError& error : value.error()) {
+    if (told_.insert(error.to_string()).second) errors_.push_back(error);
+  }
   return nullptr;
 }
 
 const Topology* Predictor::topology_of(const CollectiveRow& row) {
   const std::string place = fmt::format("line {}", row.line);
   if (topology_) {
-    if (row.gpus_per_node == topology_->gpus_per_node) return &*topology_;
-    errors_.push_back({file_, place, fmt::format("gpus_per_node is {}", row.gpus_per_node),
-                       fmt::format("{}, as {} has", topology_->gpus_per_node, topology_->name), ""});
-    return nullptr;
-  }
-  // The look-up reads every shipped file: once a kind of row. A kind that is not known is looked up again, for an error
-  // of its own line.
-  const auto kind = std::make_tuple(row.gpu, row.nodes, row.gpus_per_node, row.fabric);
-  auto name = names_.find(kind);
-  if (name == names_.end()) {
-    Expected<std::string> found =
-        find_topology({row.gpu, row.nodes, row.gpus_per_node, row.fabric}, data_directory_, file_, place);
-    // "nvl72+infiniband" names the domain and the network between domains: where no machine goes by both, the
-    // network's.
-    const std::size_t plus = row.fabric.find('+');
-    if (!found && plus != std::string::npos) {
-      const Expected<std::string> network = find_topology(
-          {row.gpu, row.nodes, row.gpus_per_node, row.fabric.substr(plus + 1)}, data_directory_, file_, place);
-      if (network) found = *network;
+    const bool same = row.gpus_per_node == topology_->gpus_per_node;
+    const bool fits = !topology_->nodes || row.nodes <= *topology_->nodes;
+    if (!same) {
+      errors_.push_back({file_, place, fmt::format("gpus_per_node is {}", row.gpus_per_node),
+                         fmt::format("{}, as {} has", topology_->gpus_per_node, topology_->name), ""});
     }
-    if (take(found) == nullptr) return nullptr;
-    name = names_.emplace(kind, *found).first;
+    if (!fits) {
+      errors_.push_back({file_, place, fmt::format("n_nodes is {}", row.nodes),
+                         fmt::format("at most {}, all that {} has", *topology_->nodes, topology_->name), ""});
+    }
+    return same && fits ? &*topology_ : nullptr;
   }
-  auto shipped = shipped_.find(name->second);
-  if (shipped == shipped_.end()) {
-    const Expected<Topology> read = read_topology(name->second, data_directory_);
-    if (take(read) == nullptr) return nullptr;
-    shipped = shipped_.emplace(name->second, *read).first;
+  // The look-up reads every shipped file: once a kind of row, and a fault is told at the first line of its kind.
+  const auto kind = std::make_tuple(row.gpu, row.nodes, row.gpus_per_node, row.fabric);
+  auto known = known_.find(kind);
+  if (known == known_.end()) {
+    const Expected<std::string> name = name_of(row, place);
+    known = known_.emplace(kind, take(name) == nullptr ? nullptr : shipped(*name)).first;
   }
-  return &shipped->second;
+  return known->second;
+}
+
+Expected<std::string> Predictor::name_of(const CollectiveRow& row, const std::string& place) const {
+  const auto find = [&](const std::string& fabric) {
+    return find_topology({row.gpu, row.nodes, row.gpus_per_node, fabric}, data_directory_, file_, place);
+  };
+  Expected<std::string> found = find(row.fabric);
+  // "nvl72+infiniband" names the domain and the network between domains: where no machine goes by both, the network's
+  // among those that have such a domain.
+  const std::size_t plus = row.fabric.find('+');
+  if (found || plus == std::string::npos || plus == 0 || plus + 1 == row.fabric.size()) return found;
+  if (!find(row.fabric.substr(0, plus))) return found;
+  Expected<std::string> network = find(row.fabric.substr(plus + 1));
+  return network ? network : found;
+}
+
+// A file that cannot be read is told once.
+const Topology* Predictor::shipped(const std::string& name) {
+  auto known = shipped_.find(name);
+  if (known == shipped_.end()) {
+    const Expected<Topology> read = read_topology(name, data_directory_);
+    const Topology* topology = take(read);
+    known = shipped_.emplace(name, topology == nullptr ? std::nullopt : std::optional(*topology)).first;
+  }
+  return known->second ? &*known->second : nullptr;
 }
 
 Machine* Predictor::machine_of(const CollectiveRow& row, const Topology& topology, const std::vector<int>& ranks) {
@@ -110,6 +132,11 @@ Machine* Predictor::machine_of(const CollectiveRow& row, const Topology& topolog
 }
 
 std::optional<CollectivePrediction> Predictor::predict(const CollectiveRow& row) {
+  if (row.bytes != std::floor(row.bytes)) {
+    errors_.push_back({file_, fmt::format("line {}", row.line), fmt::format("size_bytes is {}", row.bytes),
+                       "a whole number of bytes above 0", ""});
+    return std::nullopt;
+  }
   const Topology* topology = topology_of(row);
   if (topology == nullptr) return std::nullopt;
   const std::vector<int> ranks = nccl_tests_ranks(*topology, row.nodes, row.ranks);
@@ -133,12 +160,15 @@ void add_unknown_gpus(const CsvTable& table, const std::string& file, const std:
                       Errors& errors) {
   const std::optional<std::size_t> column = table.find("gpu");
   if (!column) return;
-  std::set<std::string> seen;
+  std::set<std::string> seen, told;
   for (const CsvRow& row : table.rows) {
     const std::string& gpu = row.fields[*column];
     if (gpu.empty() || !seen.insert(gpu).second) continue;
     const auto device = find_device(gpu, data_directory, file, fmt::format("line {}/gpu", row.line));
-    if (!device) errors.insert(errors.end(), device.error().begin(), device.error().end());
+    if (device) continue;
+    for (const InputError& error : device.error()) {
+      if (told.insert(error.to_string()).second) errors.push_back(error);
+    }
   }
 }
 
@@ -201,6 +231,7 @@ Expected<CollectivePredictions> predict_collectives(const std::string& csv, cons
                                                     const std::optional<Topology>& topology,
                                                     const std::string& data_directory) {
   Errors errors;
+  if (const auto missing = missing_data_folder(file, "", data_directory)) return tl::unexpected(Errors{*missing});
   const Expected<NcclConstants> constants = read_shipped_nccl(data_directory);
   if (!constants) return tl::unexpected(constants.error());
   Expected<std::vector<CollectiveRow>> rows = parse_collective_rows(csv, file);

@@ -70,6 +70,9 @@ TEST(Collective, FaultsAreWrongInput) {
   EXPECT_THAT(output.err, HasSubstr("bad.csv: line 2/gpu: unknown GPU \"H99\""));
   EXPECT_EQ(longhaul("collective nowhere.csv").code, 2);
   EXPECT_EQ(longhaul("collective --topology nowhere bad.csv").code, 2);
+  // An unset variable of a script is not the default.
+  write("rows.csv", kRows);
+  EXPECT_EQ(longhaul("collective --topology '' rows.csv").code, 2);
 }
 
 }  // namespace

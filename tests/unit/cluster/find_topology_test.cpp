@@ -45,8 +45,14 @@ TEST(FindTopology, EveryMachineOfTheTables) {
       // BASP's testbed and DPP's, by their GPUs a node.
       {{"a100-40gb", 2, 4, "infiniband"}, "a100-40gb-2x4"},
       {{"A800", 4, std::nullopt, "InfiniBand"}, "a800-4x8"},
-      // Nothing said of the fabric: NVLink on one node, else what ships first.
+      // Nothing said of the fabric: the maker's own machine, on however many nodes; without one what ships first.
       {{"h200", 1, std::nullopt, ""}, "dgx-h200-ndr"},
+      {{"a100", 2, 8, ""}, "dgx-a100-hdr"},
+      {{"h100", 2, 8, ""}, "dgx-h100-ndr"},
+      {{"h100", 64, 8, "unstated"}, "dgx-h100-ndr"},
+      {{"h200", 2, 8, "Unstated"}, "dgx-h200-ndr"},
+      {{"b200", 4, 8, "unstated"}, "dgx-b200"},
+      {{"gb200", 36, 4, ""}, "gb200-nvl72"},
       {{"mi355x", 4, 8, ""}, "mi355x-roce"},
   };
   for (const Row& row : rows) {
@@ -94,6 +100,7 @@ TEST(FindTopology, Errors) {
             "nvlink, infiniband, tcpx, tcpxo, infiniband-sharp, or a topology file");
   EXPECT_EQ(error_of({"A800", 5, 8, "infiniband"}),
             "rows.csv: line 3/n_nodes: is 5; expected at most 4, all that a800-4x8 has");
+  EXPECT_EQ(error_of({"A800", 5, 8, ""}), error_of({"A800", 5, 8, "infiniband"}));
   EXPECT_EQ(find_topology({"H100", 1, 8, ""}, "/no/such/data").error().at(0).to_string(),
             "<command line>: /gpu: the data folder /no/such/data is missing; expected the environment variable "
             "LONGHAUL_DATA to name the folder that holds topologies/ and workloads/");

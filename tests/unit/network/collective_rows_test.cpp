@@ -1,5 +1,6 @@
 #include "sim/network/collective_rows.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -105,6 +106,15 @@ TEST(CollectiveRows, AGivenTopologyStandsForAllRows) {
   const auto wrong =
       predict_collectives(kHeader + "all_reduce,x,4,1,4,1024,,\n", "t.csv", topology, LONGHAUL_SOURCE_ROOT);
   EXPECT_THAT(texts(wrong), ElementsAre("t.csv: line 2: gpus_per_node is 4; expected 8, as a800-4x8 has"));
+  const auto large =
+      predict_collectives(kHeader + "all_reduce,x,64,8,8,1024,,\n", "t.csv", topology, LONGHAUL_SOURCE_ROOT);
+  EXPECT_THAT(texts(large), ElementsAre("t.csv: line 2: n_nodes is 8; expected at most 4, all that a800-4x8 has"));
+}
+
+TEST(CollectiveRows, AMissingDataFolderIsNamedWithTheRemedy) {
+  const auto table =
+      predict_collectives(kHeader + "all_reduce,H100,8,1,8,1024,,\n", "t.csv", std::nullopt, "/no/such/data");
+  EXPECT_THAT(texts(table), ElementsAre(testing::HasSubstr("LONGHAUL_DATA")));
 }
 
 // Every fault of every row at once.
@@ -133,6 +143,32 @@ TEST(CollectiveRows, UnknownMachinesAreNamedWithTheNearest) {
   EXPECT_THAT(errors[1], testing::HasSubstr("did you mean \"infiniband\"?"));
 }
 
+// One error a kind of machine, at its first line, however many rows have it.
+TEST(CollectiveRows, AnUnknownMachineIsToldOnce) {
+  std::string rows;
+  for (int i = 0; i < 3; ++i) rows += "all_reduce,H100-80GB,16,2,8,1024,infinband,\nall_reduce,H10,8,1,8,1024,,\n";
+  const std::vector<std::string> errors = texts(predict(rows));
+  ASSERT_EQ(errors.size(), 2u) << testing::PrintToString(errors);
+  EXPECT_THAT(errors[0], testing::StartsWith("t.csv: line 2/fabric"));
+  EXPECT_THAT(errors[1], testing::StartsWith("t.csv: line 3/gpu"));
+}
+
+TEST(CollectiveRows, SizesAreWholeBytes) {
+  EXPECT_THAT(texts(predict("all_reduce,H100,8,1,8,1.5,,\nall_reduce,H100,8,1,8,0.5,,\nall_reduce,H100,8,1,8,1e6,,\n")),
+              ElementsAre("t.csv: line 2: size_bytes is 1.5; expected a whole number of bytes above 0",
+                          "t.csv: line 3: size_bytes is 0.5; expected a whole number of bytes above 0"));
+}
+
+// A fabric that a table does not state is none that is unknown.
+TEST(CollectiveRows, AnUnstatedFabricIsTheMakersOwn) {
+  const auto table = predict(
+      "all_reduce,H100,16,2,8,1048576,infiniband,\n"
+      "all_reduce,H100,16,2,8,1048576,,\nall_reduce,H100,16,2,8,1048576,unstated,\n"
+      "all_reduce,H100,16,2,8,1048576,nvlink+unstated,\n");
+  ASSERT_TRUE(table) << table.error().front().to_string();
+  for (const CollectivePrediction& row : table->rows) EXPECT_EQ(row.us, table->rows[0].us);
+}
+
 // Domain and network, joined: the network says which machine it is.
 TEST(CollectiveRows, TheNetworkBetweenDomainsSaysTheMachine) {
   const auto table =
@@ -142,6 +178,12 @@ TEST(CollectiveRows, TheNetworkBetweenDomainsSaysTheMachine) {
   const std::vector<std::string> errors = texts(predict("all_reduce,GB200,144,36,4,1048576,nvl72+pigeons,\n"));
   ASSERT_EQ(errors.size(), 1u);
   EXPECT_THAT(errors[0], testing::HasSubstr("\"nvl72+pigeons\""));
+  // A domain that the GPU does not come in is not passed over.
+  for (const char* fabric :
+       {"nvl72+infiniband", "nvl72+unstated", "+infiniband", "nvlink+", "+", "pigeons+infiniband"}) {
+    const auto h100 = texts(predict(fmt::format("all_reduce,H100,16,2,8,1024,{},\n", fabric)));
+    EXPECT_THAT(h100, ElementsAre(testing::HasSubstr(fmt::format("\"{}\" between 2 nodes", fabric))));
+  }
 }
 
 TEST(CollectiveRows, ColumnsAreNeeded) {
