@@ -1,6 +1,6 @@
 #include "sim/cluster/describe.h"
 
-#include <algorithm>
+#include <utility>
 
 namespace longhaul {
 TopologySummary describe_topology(const Cluster& cluster) {
@@ -14,16 +14,22 @@ TopologySummary describe_topology(const Cluster& cluster) {
   summary.gpus_per_domain = cluster.gpus_per_domain();
   summary.technology = technology_name(cluster.topology().technology);
   for (std::size_t kind = 0; kind < cluster.link_classes().size(); ++kind) {
-    const LinkClass& link_class = cluster.link_classes()[kind];
-    const auto links = std::count_if(cluster.links().begin(), cluster.links().end(),
-                                     [&](const Link& link) { return link.link_class == kind; });
-    if (links == 0) continue;
-    summary.link_classes.push_back(
-        {link_class.name, link_class.scope, links, link_class.rated, link_class.effective(), link_class.latency});
+    LinkClassSummary of;
     for (LinkId id = 0; id < static_cast<LinkId>(cluster.links().size()); ++id) {
-      const bool of_kind = cluster.links()[static_cast<std::size_t>(id)].link_class == kind;
-      if (of_kind && cluster.is_changed(id)) ++summary.link_classes.back().changed;
+      if (cluster.links()[static_cast<std::size_t>(id)].link_class != kind) continue;
+      const LinkClass& link = cluster.described(id);
+      if (of.links == 0 || link.effective() < of.effective) {
+        of.rated = link.rated;
+        of.effective = link.effective();
+        of.latency = link.latency;
+      }
+      ++of.links;
+      if (cluster.is_changed(id)) ++of.changed;
     }
+    if (of.links == 0) continue;
+    of.name = cluster.link_classes()[kind].name;
+    of.scope = cluster.link_classes()[kind].scope;
+    summary.link_classes.push_back(std::move(of));
   }
   summary.bisections = bisections(cluster);
   summary.bisection = summary.bisections.empty() ? BytesPerSecond{} : summary.bisections.back().rate;

@@ -199,6 +199,7 @@ TEST(Graph, LinksOfEveryClassAreCounted) {
     counted.push_back(kind.name + " " + std::to_string(kind.links) + " " + std::to_string(kind.changed));
   }
   EXPECT_EQ(counted, (std::vector<std::string>{"nvlink 2 0", "nic 2 1", "pcie 2 2", "leaf 2 0", "spine 2 0"}));
+  EXPECT_DOUBLE_EQ(describe_topology(cluster).link_classes[2].rated.value, 8e9);  // the link's own: no class has one
   for (const Link& link : cluster.links()) ASSERT_LT(link.link_class, cluster.link_classes().size()) << link.name;
   EXPECT_DOUBLE_EQ(cluster.links()[0].bandwidth.value, 100e9);   // 200 x 0.5
   EXPECT_DOUBLE_EQ(cluster.links()[2].bandwidth.value, 4e9);     // 32 x 0.25, then the what-if's half
