@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "sim/cluster/cluster.h"
 #include "sim/cluster/topology.h"
 #include "sim/core/data_files.h"
 #include "sim/workload/lengths.h"
@@ -29,12 +30,23 @@ Errors errors_of(const Expected<T>& result) {
   return result ? Errors{} : result.error();
 }
 
+// A topology that says how large it is, or is a graph, is built whole: the ports of its switches and its what-ifs are
+// checked too. One of any number of nodes is built by who gives that number: a study, `longhaul topology --gpus`.
+Errors topology_errors(const Json& value, const std::string& file) {
+  constexpr std::int64_t kMaxBuilt = 1 << 20;
+  const Expected<Topology> topology = parse_topology(value, file, "", data_directory());
+  if (!topology) return topology.error();
+  const std::int64_t gpus = topology->nodes ? std::int64_t{*topology->nodes} * topology->gpus_per_node : 0;
+  if (gpus == 0 || gpus > kMaxBuilt) return {};
+  return errors_of(make_cluster(*topology, static_cast<int>(gpus), file, "/nodes"));
+}
+
 CheckedFile check_object(const Json& value, const std::string& file, const StudyOptions& options) {
   static const std::vector<std::string> schemas = {"study/1", "topology/1", "device/1"};
   const auto schema = value.find("schema");
   const std::string named = schema != value.end() && schema->is_string() ? schema->get<std::string>() : "";
-  if (named == "topology/1")
-    return {InputKind::kTopology, errors_of(parse_topology(value, file, "", data_directory()))};
+  const bool is_topology = schema == value.end() && (value.contains("base") || value.contains("nvlink"));
+  if (named == "topology/1" || is_topology) return {InputKind::kTopology, topology_errors(value, file)};
   if (named == "device/1") return {InputKind::kDevice, errors_of(parse_device(value, file, ""))};
   if (named == "study/1") return {InputKind::kStudy, errors_of(parse_study(value, file, options))};
   if (schema != value.end()) {

@@ -66,6 +66,27 @@ TEST(CheckFile, FaultsOfEachKind) {
   EXPECT_FALSE(check_text("d.json", R"({"schema": "device/1"})").errors.empty());
 }
 
+// A cluster whose size the file says is built: what-ifs and ports are checked as where it is used.
+TEST(CheckFile, ClustersOfKnownSizeAreBuilt) {
+  const CheckedFile named = check_text("t.json", R"({"base": "dgx-h100-ndr", "nodes": 2, "what_if":
+      [{"links": "n2.nic0", "down": true}, {"rail": 9, "scale_bandwidth": 0.5}]})");
+  EXPECT_EQ(named.kind, InputKind::kTopology);
+  EXPECT_THAT(texts(named.errors),
+              ElementsAre("t.json: /what_if/0/links: \"n2.nic0\" names no link of this cluster; expected a name or a "
+                          "pattern of its 64 links, such as \"n0.g0.nvl>\" or \"n1.nic7<\"; did you mean "
+                          "\"n0.nic0>\"?",
+                          "t.json: /what_if/1/rail: there is no rail 9; expected 0 to 7"));
+  EXPECT_THAT(texts(check_text("t.json", R"({"base": "dgx-h100-ndr", "nodes": 65, "network": {"leaf_radix": 64,
+      "spine_radix": 16}})").errors),
+              ElementsAre("t.json: /nodes: is 520; expected at most 512 GPUs: the switches of dgx-h100-ndr have no more "
+                          "ports (leaf_radix, spine_radix); or pods, larger switches, more spines"));
+  // Of any number of nodes, or of more than are ever built: by the file alone.
+  EXPECT_THAT(texts(check_text("t.json", R"({"base": "dgx-h100-ndr", "what_if": [{"links": "n2.nic0", "down": true}]})")
+                        .errors),
+              IsEmpty());
+  EXPECT_THAT(texts(check_text("t.json", R"({"base": "dgx-h100-ndr", "nodes": 1048576})").errors), IsEmpty());
+}
+
 TEST(CheckFile, ContentThatSaysNothing) {
   EXPECT_THAT(texts(check_text("x.json", "{}").errors),
               ElementsAre("x.json: says neither by \"schema\" nor by the keys of a config.json what it is; expected a "
