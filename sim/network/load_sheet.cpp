@@ -14,8 +14,8 @@ void LoadSheet::Loads::put(LinkId link, std::int64_t bytes) {
   sum += bytes;
 }
 
-bool LoadSheet::Loads::first_in_union(LinkId link, std::uint64_t number) {
-  return std::exchange(seen[static_cast<std::size_t>(link)], number) != number;
+void LoadSheet::Loads::put_once(LinkId link, std::int64_t bytes, std::uint64_t union_number) {
+  if (std::exchange(seen[static_cast<std::size_t>(link)], union_number) != union_number) put(link, bytes);
 }
 
 LoadSheet::LoadSheet(const Cluster& cluster)
@@ -65,19 +65,20 @@ void LoadSheet::send(int from, int to, std::int64_t bytes) {
   member(to).received += bytes;
 }
 
-void LoadSheet::add_to_union(LinkId link, std::int64_t bytes) {
-  if (actual_.first_in_union(link, union_)) actual_.put(link, bytes);
-  if (undamaged_ && undamaged_->loads.first_in_union(link, union_)) undamaged_->loads.put(link, bytes);
+void LoadSheet::add_route_to_union(int from, int to, std::int64_t bytes) {
+  for (const LinkId link : cluster_->route(from, to)) actual_.put_once(link, bytes, union_);
+  if (!undamaged_) return;
+  for (const LinkId link : undamaged_->cluster.route(from, to)) undamaged_->loads.put_once(link, bytes, union_);
 }
 
-void LoadSheet::add_route_to_union(int from, int to, std::int64_t bytes) {
-  for (const LinkId link : cluster_->route(from, to)) {
-    if (actual_.first_in_union(link, union_)) actual_.put(link, bytes);
-  }
-  if (!undamaged_) return;
-  for (const LinkId link : undamaged_->cluster.route(from, to)) {
-    if (undamaged_->loads.first_in_union(link, union_)) undamaged_->loads.put(link, bytes);
-  }
+void LoadSheet::add_first_link_to_union(int from, int to, std::int64_t bytes) {
+  actual_.put_once(cluster_->route(from, to).front(), bytes, union_);
+  if (undamaged_) undamaged_->loads.put_once(undamaged_->cluster.route(from, to).front(), bytes, union_);
+}
+
+void LoadSheet::add_last_link_to_union(int from, int to, std::int64_t bytes) {
+  actual_.put_once(cluster_->route(from, to).back(), bytes, union_);
+  if (undamaged_) undamaged_->loads.put_once(undamaged_->cluster.route(from, to).back(), bytes, union_);
 }
 
 void LoadSheet::take(Transfer& transfer) {

@@ -35,8 +35,10 @@ class LoadSheet {
   // One copy of `bytes` on every link that any of the routes uses: what switches that multicast (routes from one rank)
   // or reduce (routes to one rank) move. begin_union() starts a new set of links.
   void begin_union() { ++union_; }
-  void add_to_union(LinkId link, std::int64_t bytes);
   void add_route_to_union(int from, int to, std::int64_t bytes);
+  // Only the link out of `from` on its route to another rank; only the link into `to`.
+  void add_first_link_to_union(int from, int to, std::int64_t bytes);
+  void add_last_link_to_union(int from, int to, std::int64_t bytes);
 
   // Operands that a switch took in beyond the first, copies that it made beyond the first.
   void add_merged(std::int64_t bytes) { merged_ += bytes; }
@@ -59,7 +61,7 @@ class LoadSheet {
   struct Loads {
     explicit Loads(std::size_t links) : load(links), seen(links) {}
     void put(LinkId link, std::int64_t bytes);
-    bool first_in_union(LinkId link, std::uint64_t number);
+    void put_once(LinkId link, std::int64_t bytes, std::uint64_t union_number);
 
     std::vector<std::int64_t> load;  // by link; zero between transfers
     std::vector<LinkId> touched;

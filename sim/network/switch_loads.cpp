@@ -7,13 +7,8 @@
 namespace longhaul {
 namespace {
 
-// The first link out of a member towards the switch, the last one from it. `members` has two at least.
-LinkId up_link(const LoadSheet& sheet, const std::vector<int>& members, int rank) {
-  return sheet.cluster().route(rank, members[0] == rank ? members[1] : members[0]).front();
-}
-LinkId down_link(const LoadSheet& sheet, const std::vector<int>& members, int rank) {
-  return sheet.cluster().route(members[0] == rank ? members[1] : members[0], rank).back();
-}
+// Another member; there are two at least.
+int other_than(const std::vector<int>& members, int rank) { return members[0] == rank ? members[1] : members[0]; }
 
 // `owner` loads `bytes` that the NVSwitch reduces over all members.
 void reduce_in_switch(LoadSheet& sheet, const std::vector<int>& members, int owner, std::int64_t bytes) {
@@ -23,7 +18,7 @@ void reduce_in_switch(LoadSheet& sheet, const std::vector<int>& members, int own
     if (rank != owner) sheet.add_route_to_union(rank, owner, bytes);
     sheet.member(rank).sent_intra_node += bytes;
   }
-  sheet.add_to_union(up_link(sheet, members, owner), bytes);
+  sheet.add_first_link_to_union(owner, other_than(members, owner), bytes);
   sheet.member(owner).received += bytes;
   sheet.add_merged(bytes * static_cast<std::int64_t>(members.size() - 1));
 }
@@ -36,7 +31,7 @@ void multicast_in_switch(LoadSheet& sheet, const std::vector<int>& members, int 
     if (rank != owner) sheet.add_route_to_union(owner, rank, bytes);
     sheet.member(rank).received += bytes;
   }
-  sheet.add_to_union(down_link(sheet, members, owner), bytes);
+  sheet.add_last_link_to_union(other_than(members, owner), owner, bytes);
   sheet.member(owner).sent_intra_node += bytes;
   sheet.add_copied(bytes * static_cast<std::int64_t>(members.size() - 1));
 }
