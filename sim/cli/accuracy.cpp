@@ -6,15 +6,17 @@
 #include <memory>
 
 #include "sim/cli/command.h"
+#include "sim/cli/progress.h"
 #include "sim/core/data_files.h"
 #include "validate/accuracy/collectives.h"
+#include "validate/accuracy/context_parallel.h"
 
 namespace longhaul {
 namespace {
 
-const std::vector<std::string> kBuilt = {"collectives"};
+const std::vector<std::string> kBuilt = {"collectives", "context-parallel"};
 // Of the contract, and not there yet.
-const std::vector<std::string> kNotBuilt = {"kernels", "context-parallel", "pipeline", "throughput"};
+const std::vector<std::string> kNotBuilt = {"kernels", "pipeline", "throughput"};
 
 struct Options {
   GlobalOptions global;
@@ -32,27 +34,53 @@ Errors table_faults(const std::string& table) {
       {"<command line>", "--table", fmt::format("unknown table \"{}\"", table), expected, nearest_name(table, kBuilt)}};
 }
 
-int accuracy(const Options& options) {
-  const Errors faults = table_faults(options.table);
-  if (!faults.empty()) return wrong_input(faults);
+Expected<std::string> collectives(const Options& options) {
   const Expected<std::vector<CollectiveTable>> tables = read_all_collective_tables(data_directory());
-  if (!tables) return wrong_input(tables.error());
+  if (!tables) return tl::unexpected(tables.error());
   const int threads = std::max(1, options.global.threads);
   say(options.global, fmt::format("{} tables, each predicted by a fit to the others", tables->size()));
   const CollectiveAccuracy plain = summarise(*tables, leave_one_table_out(*tables, LeaveOut::kTable, threads));
   std::optional<CollectiveAccuracy> strict;
   if (options.strict) strict = summarise(*tables, leave_one_table_out(*tables, LeaveOut::kTwins, threads));
   const CollectiveAccuracy* twins = strict ? &*strict : nullptr;
-  switch (options.global.format()) {
-    case Format::kJson:
-      print(accuracy_json(plain, twins));
-      break;
-    case Format::kCsv:
-      print(accuracy_csv(plain, twins));
-      break;
-    case Format::kTable:
-      print(accuracy_table(plain, twins));
-      break;
+  if (options.global.format() == Format::kJson) return accuracy_json(plain, twins);
+  if (options.global.format() == Format::kCsv) return accuracy_csv(plain, twins);
+  return accuracy_table(plain, twins);
+}
+
+Expected<std::string> context_parallel(const Options& options) {
+  const Expected<PublishedFigures> figures = read_published(data_directory() + "/validate/data/published");
+  if (!figures) return tl::unexpected(figures.error());
+  Progress progress(options.global.quiet);
+  const auto predictions = predict_published(*figures, std::max(1, options.global.threads),
+                                             [&](std::size_t done, std::size_t of) { progress.show(done, of); });
+  progress.clear();
+  const PublishedAccuracy judged = judge(*figures, predictions);
+  if (options.global.format() == Format::kJson) return published_json(*figures, predictions, judged);
+  if (options.global.format() == Format::kCsv) return published_csv(*figures, predictions, judged);
+  return published_table(*figures, predictions, judged);
+}
+
+// All that are built: tables and CSV with an empty line between them, JSON as a list.
+int accuracy(const Options& options) {
+  const Errors faults = table_faults(options.table);
+  if (!faults.empty()) return wrong_input(faults);
+  std::vector<std::string> texts;
+  Errors errors;
+  for (const std::string& name : kBuilt) {
+    if (!options.table.empty() && options.table != name) continue;
+    Expected<std::string> text = name == "collectives" ? collectives(options) : context_parallel(options);
+    if (text) {
+      texts.push_back(std::move(*text));
+    } else {
+      errors.insert(errors.end(), text.error().begin(), text.error().end());
+    }
+  }
+  if (!errors.empty()) return wrong_input(errors);
+  if (options.table.empty() && options.global.format() == Format::kJson) {
+    print(fmt::format("[\n{}]\n", fmt::join(texts, ",\n")));
+  } else {
+    print(fmt::format("{}", fmt::join(texts, "\n")));
   }
   return kExitDone;
 }
@@ -62,9 +90,10 @@ int accuracy(const Options& options) {
 void add_accuracy(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("accuracy", "Prediction error against the measured tables");
-  command->add_option("--table", options->table, "Which tables: collectives; without it all that are built");
+  command->add_option("--table", options->table,
+                      "Which tables: collectives, context-parallel; without it all that are built");
   command->add_flag("--strict", options->strict, "Also leave out all tables of the same kind of machine at once");
-  add_global_options(*command, options->global, "longhaul accuracy --table collectives --threads 2");
+  add_global_options(*command, options->global, "longhaul accuracy --table context-parallel --threads 2");
   command->callback([&action, options] { action = [options] { return accuracy(*options); }; });
 }
 
