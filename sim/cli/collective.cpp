@@ -135,7 +135,11 @@ void add_collective(CLI::App& app, Action& action) {
   command->add_option("--topology", options->topology,
                       "A shipped topology's name or a file: what all rows run on, whatever GPU and fabric they name "
                       "(default: the shipped one of each row's GPU, fabric and hosts)");
-  command->add_option("ROWS", options->rows, "CSV of collectives; - reads standard input")->capture_default_str();
+  command
+      ->add_option("ROWS", options->rows,
+                   "CSV with the columns collective,gpu,n_gpu,n_nodes,gpus_per_node,size_bytes and where known "
+                   "fabric,nccl_version,harness,settings; others are kept; - reads standard input")
+      ->capture_default_str();
   add_global_options(*command, options->global, "longhaul collective --format csv rows.csv");
   command->callback([&action, options] { action = [options] { return collective(*options); }; });
 }
