@@ -10,7 +10,7 @@
 namespace longhaul {
 namespace {
 
-constexpr double kLetterWidth = 6.2;       // of 11 px text, on average
+constexpr double kLetterWidth = 6.2;        // of 11 px text, on average
 constexpr double kTitleLetterWidth = 11.6;  // of 18 px text, bold
 constexpr std::size_t kLeastLabel = 4;      // letters that still say something
 constexpr std::size_t kMaxWhatIfs = 12;

@@ -56,8 +56,8 @@ class Picture {
     pairs_ = topology_.node_fabric == NodeFabric::kPairs;
     wide_domain_ = cluster.gpus_per_domain() > layout_.gpus;
     node_width_ = std::max(2 * kPad + std::max(gpus_, nics_) * kGpuPitch - (kGpuPitch - kGpuWidth), 420.0);
-    title_ = fmt::format("{}: {} on {}", topology_.name, plural(cluster_.gpus(), "GPU"),
-                         plural(cluster_.nodes(), "node"));
+    title_ =
+        fmt::format("{}: {} on {}", topology_.name, plural(cluster_.gpus(), "GPU"), plural(cluster_.nodes(), "node"));
     width_ = 2 * kMargin + node_width_ + (cluster.nodes() > 1 ? kMore : 0);
     page_width_ = std::max(width_, svg_title_width(title_, kMargin));
   }

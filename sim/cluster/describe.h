@@ -10,8 +10,8 @@
 
 namespace longhaul {
 
-// All links of one class. In an explicit graph, whose links have values of their own, rates and latency are those of the
-// narrowest one.
+// All links of one class. In an explicit graph, whose links have values of their own, rates and latency are those of
+// the narrowest one.
 struct LinkClassSummary {
   std::string name;
   LinkScope scope = LinkScope::kIntraNode;

@@ -99,8 +99,9 @@ void read_graph(JsonReader& reader, const Scales& scales, Topology& topology) {
   const Json* graph = reader.find("graph");
   if (graph == nullptr) return;
   const std::size_t before = reader.errors().size();
-  const GraphDefaults defaults{topology.nvlink,        topology.nic,  topology.pcie, topology.routing == Routing::kSpread,
-                               topology.gpus_per_node, scales.nvlink, scales.network};
+  const GraphDefaults defaults{
+      topology.nvlink,        topology.nic,  topology.pcie, topology.routing == Routing::kSpread,
+      topology.gpus_per_node, scales.nvlink, scales.network};
   topology.graph = parse_graph(*graph, reader.file(), reader.child_path("graph"), defaults, reader.errors());
   if (reader.errors().size() > before || topology.gpus_per_node == 0) return;
   const int nodes = static_cast<int>(topology.graph->gpus.size()) / std::max(1, topology.gpus_per_node);

@@ -68,7 +68,8 @@ class LoadSheet {
     std::vector<std::uint64_t> seen;  // by link: the last union that it was in
   };
   struct Undamaged {
-    explicit Undamaged(const Cluster& damaged) : cluster(damaged.with_what_ifs_down(0)), loads(damaged.links().size()) {}
+    explicit Undamaged(const Cluster& damaged)
+        : cluster(damaged.with_what_ifs_down(0)), loads(damaged.links().size()) {}
     Cluster cluster;
     Loads loads;
   };

@@ -112,7 +112,8 @@ TEST(TopologySvg, MarksWhatIfs) {
 
 TEST(TopologySvg, ExplicitGraphs) {
   const std::string svg = svg_of(
-      R"({"base": "a100-40gb-2x4", "gpus_per_node": 2, "nodes": 1, "what_if": [{"links": "b.s", "down": true}], "graph": {
+      R"({"base": "a100-40gb-2x4", "gpus_per_node": 2, "nodes": 1, "what_if": [{"links": "b.s", "down": true}],
+          "graph": {
           "vertices": [{"name": "a", "kind": "gpu"}, {"name": "b", "kind": "gpu"}, {"name": "s", "kind": "nvswitch"}],
           "links": [{"from": "a", "to": "b", "class": "nvlink"}, {"from": "a", "to": "s", "class": "nvlink"},
                     {"from": "b", "to": "s", "class": "nvlink"}]}})",
@@ -142,14 +143,16 @@ std::size_t longest(const std::string& svg, const std::string& style) {
 TEST(TopologySvg, LongTextsStayOnThePage) {
   const std::string words =
       "a description that says far more than one line holds, with who built the machine, when, and of which parts";
-  const std::string text = "\"name\": \"the-cluster-with-the-very-long-name-of-the-other-department-2\", "
-                           "\"description\": \"" + words + ", " + words + "\", \"what_if\": [";
+  const std::string text =
+      "\"name\": \"the-cluster-with-the-very-long-name-of-the-other-department-2\", "
+      "\"description\": \"" +
+      words + ", " + words + "\", \"what_if\": [";
   std::string many = R"({"links": "*nvl", "scale_latency": 2})";
   for (int i = 0; i < 13; ++i) many += R"(, {"links": "*[abcdefghijklmnopqrstuvwxyz]*[>]", "scale_bandwidth": 0.5})";
   const std::string graph = R"("gpus_per_node": 2, "nodes": 1, "graph": {
       "vertices": [{"name": "a", "kind": "gpu"}, {"name": "b", "kind": "gpu"}, {"name": "top-of-rack-switch-1", "kind":
-      "leaf"}], "links": [{"from": "a", "to": "top-of-rack-switch-1", "class": "nvlink"}, {"from": "a", "to": "b", "class":
-      "nvlink"}, {"from": "b", "to": "top-of-rack-switch-1", "class": "nvlink"}]}, )";
+      "leaf"}], "links": [{"from": "a", "to": "top-of-rack-switch-1", "class": "nvlink"}, {"from": "a", "to": "b",
+      "class": "nvlink"}, {"from": "b", "to": "top-of-rack-switch-1", "class": "nvlink"}]}, )";
   for (const std::string& svg :
        {svg_of("{\"base\": \"dgx-h200-ndr\", " + text + many + "]}", 8),
         svg_of("{\"base\": \"a100-40gb-2x4\", " + graph + text + R"({"links": "a.*", "scale_latency": 2}]})", 2)}) {
@@ -167,10 +170,11 @@ TEST(TopologySvg, LongTextsStayOnThePage) {
 
 TEST(TopologySvg, MarksWhatIfsOfGraphs) {
   const std::string svg = svg_of(
-      R"({"base": "a100-40gb-2x4", "gpus_per_node": 2, "nodes": 1, "what_if": [{"links": "a.s>", "scale_bandwidth": 0.5}],
+      R"({"base": "a100-40gb-2x4", "gpus_per_node": 2, "nodes": 1,
+          "what_if": [{"links": "a.s>", "scale_bandwidth": 0.5}],
           "graph": {"vertices": [{"name": "a", "kind": "gpu"}, {"name": "b", "kind": "gpu"}, {"name": "s", "kind":
-          "nvswitch"}], "links": [{"from": "a", "to": "s", "class": "nvlink", "gbytes_per_s": 25}, {"from": "b", "to": "s",
-          "class": "nvlink"}]}})",
+          "nvswitch"}], "links": [{"from": "a", "to": "s", "class": "nvlink", "gbytes_per_s": 25}, {"from": "b",
+          "to": "s", "class": "nvlink"}]}})",
       2);
   EXPECT_EQ(count(svg, "<line class=\"changed\""), 1u);
   EXPECT_EQ(count(svg, "<line class=\"nvlink\""), 3u);
