@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <set>
 #include <system_error>
 #include <thread>
 
@@ -45,7 +46,12 @@ void add_global_options(CLI::App& command, GlobalOptions& options, const std::st
 }
 
 int wrong_input(const Errors& errors) {
-  for (const InputError& error : errors) fmt::print(stderr, "{}\n", error.to_string());
+  // A fault of a shared file, met by every reader of it, is told once.
+  std::set<std::string> told;
+  for (const InputError& error : errors) {
+    const std::string text = error.to_string();
+    if (told.insert(text).second) fmt::print(stderr, "{}\n", text);
+  }
   return kExitWrongInput;
 }
 

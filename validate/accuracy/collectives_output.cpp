@@ -95,7 +95,8 @@ void add_csv(std::string& out, const std::string& left_out, const CollectiveAccu
 }  // namespace
 
 std::string accuracy_table(const CollectiveAccuracy& accuracy, const CollectiveAccuracy* strict) {
-  std::string out = "Each table predicted by a fit to all others.\n" + groups_text(accuracy) + "\n";
+  std::string out = "Each table predicted by a fit to all others; ok and MISS: within the group's target or not.\n" +
+                    groups_text(accuracy) + "\nMISS: a median over 10 %; bias: the median with its sign.\n";
   out += tables_text(accuracy);
   if (strict != nullptr) {
     out += "\nStricter: all tables of the same GPU generation, collective, ranks and nodes left out at once.\n" +
