@@ -103,8 +103,7 @@ std::string relative_to_file(std::string_view path, std::string_view from_file) 
 }
 
 std::optional<std::string> resolve_data_file(DataKind kind, const std::string& reference, const std::string& file,
-                                             const std::string& path, Errors& errors,
-                                             const std::string& directory) {
+                                             const std::string& path, Errors& errors, const std::string& directory) {
   if (is_data_path(kind, reference)) return relative_to_file(reference, file);
   std::optional<std::string> found = find_data_file(kind, reference, directory);
   if (!found) {

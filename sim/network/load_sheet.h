@@ -77,7 +77,7 @@ class LoadSheet {
   const Cluster* cluster_;
   Loads actual_;
   std::unique_ptr<Undamaged> undamaged_;  // set where links are down
-  std::vector<std::int32_t> slot_;  // by rank; -1 between transfers
+  std::vector<std::int32_t> slot_;        // by rank; -1 between transfers
   std::vector<MemberTraffic> members_;
   std::uint64_t union_ = 0;
   std::int64_t merged_ = 0;

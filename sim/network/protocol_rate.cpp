@@ -53,9 +53,7 @@ Kind kind_of(const LinkClass& link) {
 
 // NCCL's constants were found on fabrics that do not block: what lies above the leaves is none of its doing, so
 // oversubscription and collisions there slow a transfer whether they stand in the topology or in a what-if.
-bool is_between_switches(const LinkClass& link) {
-  return link.name == "leaf" || link.name == "spine";
-}
+bool is_between_switches(const LinkClass& link) { return link.name == "leaf" || link.name == "spine"; }
 
 double clamp_part(double part) { return part > 0 ? std::min(1.0, part) : 1; }
 

@@ -39,7 +39,7 @@ struct OpRecord {
   // Issued, its stream free, its waits met, and no kernel holds the multiprocessors that a collective needs. A
   // collective may wait for members from here.
   Time arrival;
-  Time start;          // a collective: all members have arrived
+  Time start;  // a collective: all members have arrived
   Time end;
 };
 

@@ -45,8 +45,7 @@ int run_collectives(const std::string& tables, const std::string& out) {
     for (const longhaul::InputError& error : read.error()) fmt::print(stderr, "{}\n", error.to_string());
     return 2;
   }
-  const longhaul::CollectiveFit fit =
-      longhaul::fit_collectives(longhaul::fitted_rows(*read), longhaul::prior_places());
+  const longhaul::CollectiveFit fit = longhaul::fit_collectives(longhaul::fitted_rows(*read), longhaul::prior_places());
   const auto& parameters = longhaul::collective_parameters();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     fmt::print("{:<40} {:>10.4g}   prior {:>8.4g}\n", parameters[i].name,

@@ -36,11 +36,12 @@ class Fields {
                        std::move(nearest)});
   }
 
-  int count(std::string_view column) {
+  // nullopt after a fault.
+  std::optional<int> count(std::string_view column) {
     int value = 0;
     if (boost::conversion::try_lexical_convert(text(column), value) && value >= 1 && value <= kMostRanks) return value;
     fault(column, fmt::format("an integer from 1 to {}", kMostRanks));
-    return 1;
+    return std::nullopt;
   }
 
   double positive(std::string_view column, double most, std::string expected) {
@@ -95,9 +96,12 @@ Harness read_harness(Fields& fields) {
   return Harness::kNcclTests;
 }
 
+// "2.27.7", as NCCL, packages ("2.27.7-1") and containers ("v2.27.7+cuda12.8") write it.
 int read_version(Fields& fields) {
-  const std::string text = fields.text("nccl_version");
+  std::string text = fields.text("nccl_version");
   if (text.empty()) return kNcclVersion;
+  if (text.front() == 'v') text.erase(0, 1);
+  text.resize(std::min(text.find_first_of("+-"), text.size()));
   std::vector<std::string> parts;
   boost::split(parts, text, boost::is_any_of("."));
   int numbers[3] = {0, 0, 0};
@@ -136,15 +140,19 @@ CollectiveRow read_row(Fields& fields) {
   row.collective = read_collective(fields);
   row.gpu = fields.text("gpu");
   if (row.gpu.empty()) fields.fault("gpu", "the name of a GPU");
-  row.ranks = fields.count("n_gpu");
-  row.nodes = fields.count("n_nodes");
-  row.gpus_per_node = fields.count("gpus_per_node");
-  row.bytes = fields.positive("size_bytes", kMostBytes, "a number of bytes above 0");
+  const std::optional<int> ranks = fields.count("n_gpu");
+  const std::optional<int> nodes = fields.count("n_nodes");
+  const std::optional<int> gpus_per_node = fields.count("gpus_per_node");
+  row.ranks = ranks.value_or(1);
+  row.nodes = nodes.value_or(1);
+  row.gpus_per_node = gpus_per_node.value_or(1);
+  row.bytes = fields.positive("size_bytes", kMostBytes, "a number of bytes above 0, at most 1e15");
   row.fabric = fields.text("fabric");
   row.version = read_version(fields);
   row.harness = read_harness(fields);
   read_settings(fields, row);
-  if (row.nodes > row.ranks || static_cast<std::int64_t>(row.nodes) * row.gpus_per_node < row.ranks) {
+  const bool counted = ranks && nodes && gpus_per_node;
+  if (counted && (row.nodes > row.ranks || static_cast<std::int64_t>(row.nodes) * row.gpus_per_node < row.ranks)) {
     fields.fault("n_gpu", fmt::format("between 1 and {} GPUs on each of {} nodes", row.gpus_per_node, row.nodes));
   }
   for (const char* column : {"oop_time_us", "ip_time_us"}) {

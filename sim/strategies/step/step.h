@@ -133,7 +133,7 @@ class StepBuilder {
   void write_acquire_grads(SegmentWriter& writer, const ParameterUnit& unit) const;
   void write_reduce(SegmentWriter& writer, const ParameterUnit& unit, bool last) const;
   void write_layer_segments();
-  void write_model_segments();  // embedding, head, optimizer
+  void write_model_segments();      // embedding, head, optimizer
   void write_scope_segments();      // kLayers: the ends
   void write_attention_segments();  // kAttention: the layers
   void write_attention_forward(SegmentWriter& writer, const ForwardMode& mode) const;

@@ -80,8 +80,7 @@ RC_GTEST_PROP(Damage, ANicDownIsNeverFaster, ()) {
   const int nic = *rc::gen::inRange(0, 8);
   const std::string name = "n1.nic" + std::to_string(nic);
   const Cluster whole = changed_cluster(Json::object());
-  const Cluster damaged =
-      changed_cluster({{"what_if", Json::array({{{"links", name + "*"}, {"down", true}}})}});
+  const Cluster damaged = changed_cluster({{"what_if", Json::array({{{"links", name + "*"}, {"down", true}}})}});
   Collectives first(whole);
   Collectives second(damaged);
   const std::vector<int> ranks = draw_group();

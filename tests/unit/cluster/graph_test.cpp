@@ -165,12 +165,12 @@ TEST(GraphErrors, BesideFaultsOfTheClasses) {
 }
 
 TEST(GraphErrors, WhatIfsOfAMachineWithoutLinks) {
-  const auto topology = parse_topology(
-      *parse_json(R"({"base": "dgx-a100-hdr", "gpus_per_node": 1, "network": {"nics_per_node": 1},
+  const auto topology =
+      parse_topology(*parse_json(R"({"base": "dgx-a100-hdr", "gpus_per_node": 1, "network": {"nics_per_node": 1},
                       "what_if": [{"links": "g0.nic", "down": true}],
                       "graph": {"vertices": [{"name": "g0", "kind": "gpu"}], "links": []}})",
-                  "s.json"),
-      "s.json", "", kRoot);
+                                 "s.json"),
+                     "s.json", "", kRoot);
   ASSERT_TRUE(topology.has_value());
   EXPECT_EQ(texts(make_cluster(*topology, 1)),
             Lines{"s.json: /what_if/0/links: \"g0.nic\" names no link of this cluster; expected no such entry: the "
@@ -180,8 +180,8 @@ TEST(GraphErrors, WhatIfsOfAMachineWithoutLinks) {
 // Every class that a link may name is one of the cluster's, also where the topology has no such links itself; what-ifs
 // are counted against the link's own rate, and whole classes scale rates that links give themselves.
 TEST(Graph, LinksOfEveryClassAreCounted) {
-  const auto topology = parse_topology(
-      *parse_json(R"({"base": "dgx-a100-hdr", "gpus_per_node": 2, "network": {"nics_per_node": 2},
+  const auto topology =
+      parse_topology(*parse_json(R"({"base": "dgx-a100-hdr", "gpus_per_node": 2, "network": {"nics_per_node": 2},
                       "scale_nvlink": 0.5, "scale_network": 0.25,
                       "what_if": [{"links": "x.p", "scale_bandwidth": 0.5}, {"links": "p.n>", "down": true}],
                       "graph": {"vertices": [{"name": "x", "kind": "gpu"}, {"name": "y", "kind": "gpu"},
@@ -191,8 +191,8 @@ TEST(Graph, LinksOfEveryClassAreCounted) {
                       {"from": "x", "to": "p", "class": "pcie", "gbytes_per_s": 32, "efficiency": 1},
                       {"from": "p", "to": "n", "class": "nic"}, {"from": "n", "to": "l", "class": "leaf"},
                       {"from": "l", "to": "s", "class": "spine", "gbytes_per_s": 100, "efficiency": 1}]}})",
-                  "s.json"),
-      "s.json", "", kRoot);
+                                 "s.json"),
+                     "s.json", "", kRoot);
   const Cluster cluster = *make_cluster(*topology, 2);
   std::vector<std::string> counted;
   for (const LinkClassSummary& kind : describe_topology(cluster).link_classes) {
@@ -201,8 +201,8 @@ TEST(Graph, LinksOfEveryClassAreCounted) {
   EXPECT_EQ(counted, (std::vector<std::string>{"nvlink 2 0", "nic 2 1", "pcie 2 2", "leaf 2 0", "spine 2 0"}));
   EXPECT_DOUBLE_EQ(describe_topology(cluster).link_classes[2].rated.value, 8e9);  // the link's own: no class has one
   for (const Link& link : cluster.links()) ASSERT_LT(link.link_class, cluster.link_classes().size()) << link.name;
-  EXPECT_DOUBLE_EQ(cluster.links()[0].bandwidth.value, 100e9);   // 200 x 0.5
-  EXPECT_DOUBLE_EQ(cluster.links()[2].bandwidth.value, 4e9);     // 32 x 0.25, then the what-if's half
+  EXPECT_DOUBLE_EQ(cluster.links()[0].bandwidth.value, 100e9);  // 200 x 0.5
+  EXPECT_DOUBLE_EQ(cluster.links()[2].bandwidth.value, 4e9);    // 32 x 0.25, then the what-if's half
   EXPECT_DOUBLE_EQ(cluster.described(2).effective().value, 8e9);
   EXPECT_DOUBLE_EQ(cluster.links()[8].bandwidth.value, 25e9);  // 100 x 0.25
 }

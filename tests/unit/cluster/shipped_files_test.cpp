@@ -90,11 +90,11 @@ TEST(ShippedDevices, AreValid) {
 TEST(Schemas, RefuseWhatTheReaderRefuses) {
   const nlohmann::json schema = load("topology.schema.json");
   const nlohmann::json good = load("dgx-h200-ndr.json");
-  for (const char* patch : {R"({"nvlnk": 1})", R"({"gpus_per_node": 0})", R"({"network": {"nic_gbits_per_s": 0}})",
-                            R"({"nvlink": {"efficiency": 1.5}})", R"({"network": {"fabric": "ring"}})",
-                            R"({"nodes": "four"})", R"({"device": null})", R"({"scale_nvlink": 0.0005})",
-                            R"({"nvlink": {"efficiency": 0.005}})", R"({"network": {"nic_gbits_per_s": 0.0005}})",
-                            R"({"what_if": [{"links": "", "down": true}]})"}) {
+  for (const char* patch :
+       {R"({"nvlnk": 1})", R"({"gpus_per_node": 0})", R"({"network": {"nic_gbits_per_s": 0}})",
+        R"({"nvlink": {"efficiency": 1.5}})", R"({"network": {"fabric": "ring"}})", R"({"nodes": "four"})",
+        R"({"device": null})", R"({"scale_nvlink": 0.0005})", R"({"nvlink": {"efficiency": 0.005}})",
+        R"({"network": {"nic_gbits_per_s": 0.0005}})", R"({"what_if": [{"links": "", "down": true}]})"}) {
     nlohmann::json bad = good;
     bad.merge_patch(nlohmann::json::parse(patch));
     EXPECT_NE(schema_errors(schema, bad), "") << patch;

@@ -91,7 +91,8 @@ TEST(WhatIf, ASlowRailOfAFatTreeIsItsNics) {
     for (const char* routing : {"spread", "hash"}) {
       const Cluster cluster = cluster_of(list, 32, "dgx-a100-hdr",
                                          R"({"fabric": "fat-tree", "nodes_per_leaf": 2, "oversubscription": 2,
-                                             "routing": ")" + std::string(routing) + "\"}");
+                                             "routing": ")" +
+                                             std::string(routing) + "\"}");
       for (const LinkClassSummary& kind : describe_topology(cluster).link_classes) {
         EXPECT_EQ(kind.changed, kind.name == "nic" ? 8 : 0) << kind.name << " rail " << rail << " " << routing;
       }

@@ -139,6 +139,25 @@ TEST(CollectiveRows, EveryFaultOfEveryRowIsNamed) {
   EXPECT_THAT(all, HasSubstr("line 5: n_gpu is \\\"64\\\"; expected between 1 and 8 GPUs on each of 2 nodes"));
 }
 
+TEST(CollectiveRows, OneFaultIsOneError) {
+  const std::vector<std::string> found = row_faults(
+      "all_reduce,H100-80GB,8,0,8,1024,,,,,,\n"
+      "all_reduce,H100-80GB,8,1,8,1e18,,,,,,\n");
+  const std::string all = testing::PrintToString(found);
+  EXPECT_EQ(found.size(), 2U) << all;
+  EXPECT_THAT(all, HasSubstr("line 2: n_nodes is \\\"0\\\""));
+  EXPECT_THAT(all, HasSubstr("line 3: size_bytes is \\\"1e18\\\"; expected a number of bytes above 0, at most 1e15"));
+}
+
+TEST(CollectiveRows, VersionsAsPackagesWriteThem) {
+  for (const char* version : {"2.27.7", "v2.27.7", "2.27.7-1", "2.27.7+cuda12.8"}) {
+    const auto rows = parse_collective_rows(
+        std::string(kHeader) + "all_reduce,H100-80GB,8,1,8,1024,1,,nvlink," + version + ",,\n", "t.csv");
+    ASSERT_TRUE(rows.has_value()) << version;
+    EXPECT_EQ(rows->front().version, 22707) << version;
+  }
+}
+
 TEST(CollectiveRows, MachinesComeFromTheShippedTopologies) {
   const auto rows =
       parse_collective_rows(std::string(kHeader) +
