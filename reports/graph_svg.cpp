@@ -89,12 +89,12 @@ std::string graph_svg(const Cluster& cluster) {
     const Link& built = cluster.links()[id];
     const auto link_id = static_cast<LinkId>(id);
     const std::string style = svg_link_style(cluster, link_id, link_id, line_style(link.link_class.name));
-    const std::string title = fmt::format("{}: {} one way", link.name, svg_rate(built.bandwidth));
+    const std::string tip = fmt::format("{}: {} one way", link.name, svg_rate(built.bandwidth));
     const Box& a = from->second;
     const Box& b = to->second;
     if (a.y != b.y) {
       const bool down = a.y < b.y;
-      lines += svg_line(a.middle(), down ? a.bottom() : a.y, b.middle(), down ? b.y : b.bottom(), style, title);
+      lines += svg_line(a.middle(), down ? a.bottom() : a.y, b.middle(), down ? b.y : b.bottom(), style, tip);
     } else {
       const double depth = a.bottom() + 8 + std::abs(a.x - b.x) / kPitch * 8;
       lines += fmt::format(R"(<path class="{}" d="M{:.1f} {:.1f}C{:.1f} {:.1f} {:.1f} {:.1f} {:.1f} {:.1f}"/>)",
