@@ -113,6 +113,7 @@ int collective(const Options& options) {
   const std::string name = options.rows == "-" ? "<standard input>" : options.rows;
   const Expected<CollectivePredictions> table = predict_collectives(*csv, name, topology, data_directory());
   if (!table) return wrong_input(table.error());
+  for (const std::string& note : table->notes) say(options.global, "note: " + note);
   switch (format_of(options.global)) {
     case Format::kJson:
       print(json_text(*table));

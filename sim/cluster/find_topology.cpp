@@ -14,6 +14,8 @@ namespace {
 // The machine of a GPU's tables that say nothing of their network stands for this one too.
 const std::string kReference = "nvlink";
 
+constexpr int kNetworkTechnologies = static_cast<int>(NetworkTechnology::kEthernet) + 1;
+
 std::string lower(std::string text) {
   for (char& c : text) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   return text;
@@ -25,6 +27,31 @@ bool unstated(const std::string& fabric) { return fabric.empty() || equal(fabric
 
 void add_once(std::vector<std::string>& list, std::string name) {
   if (std::find(list.begin(), list.end(), name) == list.end()) list.push_back(std::move(name));
+}
+
+bool is_technology(const std::string& fabric) {
+  for (int i = 0; i < kNetworkTechnologies; ++i) {
+    if (equal(fabric, std::string(technology_name(static_cast<NetworkTechnology>(i))))) return true;
+  }
+  return false;
+}
+
+// The machine that stands in for one of `device` over `fabric` (see the header); empty if there is none.
+std::string find_stand_in(const MachineQuery& query, const std::string& device, const std::string& data_directory) {
+  if (!is_technology(query.fabric)) return "";
+  const Expected<DeviceSpec> spec = read_device(device, data_directory);
+  std::string reference;
+  for (const std::string& name : shipped_topologies(data_directory)) {
+    const Expected<Topology> topology = read_topology(name, data_directory);
+    if (!spec || !topology || topology->device.generation != spec->generation) continue;
+    if (query.gpus_per_node && topology->gpus_per_node != *query.gpus_per_node) continue;
+    if (topology->nodes && query.nodes > *topology->nodes) continue;
+    for (const std::string& of : topology->stands_for) {
+      if (equal(of, query.fabric)) return name;
+      if (equal(of, kReference) && topology->device.name == device) reference = name;
+    }
+  }
+  return reference;
 }
 
 }  // namespace
@@ -48,7 +75,7 @@ Expected<std::string> find_device(const std::string& gpu, const std::string& dat
 }
 
 Expected<std::string> find_topology(const MachineQuery& query, const std::string& data_directory,
-                                    const std::string& file, const std::string& path) {
+                                    const std::string& file, const std::string& path, std::string* stand_in) {
   const Expected<std::string> device = find_device(query.gpu, data_directory, file, path + "/gpu");
   if (!device) return tl::unexpected(device.error());
   const bool any = unstated(query.fabric);
@@ -80,6 +107,12 @@ Expected<std::string> find_topology(const MachineQuery& query, const std::string
     return tl::unexpected(Errors{{file, path + "/gpus_per_node",
                                   fmt::format("is {}: no such machine with {}", *query.gpus_per_node, *device),
                                   fmt::format("{}, or a topology file", fmt::join(sizes, " or ")), ""}});
+  }
+  if (const std::string name = find_stand_in(query, *device, data_directory); !name.empty()) {
+    if (stand_in != nullptr) {
+      *stand_in = fmt::format("no machine of {} over {} ships: {} stands in", *device, lower(query.fabric), name);
+    }
+    return name;
   }
   return tl::unexpected(Errors{
       {file, path + "/fabric",

@@ -26,9 +26,12 @@ struct MachineQuery {
 Expected<std::string> find_device(const std::string& gpu, const std::string& data_directory,
                                   const std::string& file = "<command line>", const std::string& path = "/gpu");
 
-// The name of the shipped topology. Errors name what is not known (GPU, fabric, GPUs a node) with what ships.
-// `file` and `path` say where the row stands.
+// The name of the shipped topology. A network technology ("roce") over which no machine of this GPU ships is stood in
+// for: by a machine over that network with GPUs of the same generation, as many a node (its NVLink and NICs are alike),
+// else by the GPU's machine that stands for "nvlink"; `stand_in` then says so in a sentence. Errors name what is not
+// known (GPU, fabric, GPUs a node) with what ships. `file` and `path` say where the row stands.
 Expected<std::string> find_topology(const MachineQuery& query, const std::string& data_directory,
-                                    const std::string& file = "<command line>", const std::string& path = "");
+                                    const std::string& file = "<command line>", const std::string& path = "",
+                                    std::string* stand_in = nullptr);
 
 }  // namespace longhaul

@@ -38,11 +38,13 @@ class Predictor {
   // nullopt: the row has a fault.
   std::optional<CollectivePrediction> predict(const CollectiveRow& row);
 
+  const std::vector<std::string>& notes() const { return notes_; }
+
  private:
   template <class T>
   const T* take(const Expected<T>& value);
   const Topology* topology_of(const CollectiveRow& row);
-  Expected<std::string> name_of(const CollectiveRow& row, const std::string& place) const;
+  Expected<std::string> name_of(const CollectiveRow& row, const std::string& place);
   const Topology* shipped(const std::string& name);
   Machine* machine_of(const CollectiveRow& row, const Topology& topology, const std::vector<int>& ranks);
 
@@ -52,9 +54,10 @@ class Predictor {
   const NcclConstants& constants_;
   Errors& errors_;
   std::map<std::tuple<std::string, int, int, std::string>, const Topology*> known_;  // by kind of row; null: a fault
-  std::set<std::string> told_;                                                       // errors
-  std::map<std::string, std::optional<Topology>> shipped_;                           // by name
-  std::map<std::pair<std::string, int>, std::unique_ptr<Machine>> machines_;         // by topology and GPUs
+  std::vector<std::string> notes_;
+  std::set<std::string> told_;                                                // errors
+  std::map<std::string, std::optional<Topology>> shipped_;                    // by name
+  std::map<std::pair<std::string, int>, std::unique_ptr<Machine>> machines_;  // by topology and GPUs
 };
 
 // The value, or its errors noted: one of a shipped file, which every look-up meets, once.
@@ -92,9 +95,13 @@ const Topology* Predictor::topology_of(const CollectiveRow& row) {
   return known->second;
 }
 
-Expected<std::string> Predictor::name_of(const CollectiveRow& row, const std::string& place) const {
+Expected<std::string> Predictor::name_of(const CollectiveRow& row, const std::string& place) {
   const auto find = [&](const std::string& fabric) {
-    return find_topology({row.gpu, row.nodes, row.gpus_per_node, fabric}, data_directory_, file_, place);
+    std::string note;
+    Expected<std::string> name =
+        find_topology({row.gpu, row.nodes, row.gpus_per_node, fabric}, data_directory_, file_, place, &note);
+    if (!note.empty() && std::find(notes_.begin(), notes_.end(), note) == notes_.end()) notes_.push_back(note);
+    return name;
   };
   Expected<std::string> found = find(row.fabric);
   // "nvl72+infiniband" names the domain and the network between domains: where no machine goes by both, the network's
@@ -257,6 +264,7 @@ Expected<CollectivePredictions> predict_collectives(const std::string& csv, cons
     out.rows.push_back(std::move(*predicted));
   }
   if (!errors.empty()) return tl::unexpected(std::move(errors));
+  out.notes = predictor.notes();
   return out;
 }
 

@@ -28,6 +28,7 @@ struct CollectivePrediction {
 struct CollectivePredictions {
   std::vector<std::string> columns;
   std::vector<CollectivePrediction> rows;
+  std::vector<std::string> notes;  // machines that stood in for others, each once
 };
 
 // `topology`: what all rows run on; their gpu and fabric then say nothing. Without: the shipped topology of each row's

@@ -84,6 +84,21 @@ TEST(FindTopology, NoAliasMeansTwoDevices) {
   }
 }
 
+// Over a network that no machine of the GPU has: one of its generation over that network, else the GPU's own.
+TEST(FindTopology, MachinesStandInForOthers) {
+  const auto found = [](const MachineQuery& query) {
+    std::string note;
+    const auto name = find_topology(query, kRoot, "rows.csv", "line 3", &note);
+    return (name ? *name : name.error()[0].to_string()) + "; " + note;
+  };
+  EXPECT_EQ(found({"H100-80GB", 2, 8, "RoCE"}),
+            "gcp-a3-ultra; no machine of h100 over roce ships: gcp-a3-ultra stands in");
+  EXPECT_EQ(found({"A100-SXM4-80GB", 2, 8, "roce"}),
+            "oci-b4-roce; no machine of a100-80gb over roce ships: oci-b4-roce stands in");
+  EXPECT_EQ(found({"B200", 2, 8, "roce"}), "dgx-b200; no machine of b200 over roce ships: dgx-b200 stands in");
+  EXPECT_EQ(found({"H200", 2, 8, "roce"}), "gcp-a3-ultra; ");
+}
+
 std::string error_of(const MachineQuery& query) {
   const auto found = find_topology(query, kRoot, "rows.csv", "line 3");
   return found ? "" : found.error().at(0).to_string();
@@ -95,8 +110,8 @@ TEST(FindTopology, Errors) {
                     EndsWith("; did you mean \"H200\"?")));
   EXPECT_EQ(error_of({"H100-80GB", 2, 4, "efa"}),
             "rows.csv: line 3/gpus_per_node: is 4: no such machine with h100; expected 8, or a topology file");
-  EXPECT_EQ(error_of({"H100-80GB", 2, 8, "roce"}),
-            "rows.csv: line 3/fabric: \"roce\" between 2 nodes with h100: no such machine ships; expected one of efa, "
+  EXPECT_EQ(error_of({"H100-80GB", 2, 8, "nvl72"}),
+            "rows.csv: line 3/fabric: \"nvl72\" between 2 nodes with h100: no such machine ships; expected one of efa, "
             "nvlink, infiniband, tcpx, tcpxo, infiniband-sharp, or a topology file");
   EXPECT_EQ(error_of({"A800", 5, 8, "infiniband"}),
             "rows.csv: line 3/n_nodes: is 5; expected at most 4, all that a800-4x8 has");
