@@ -8,8 +8,6 @@ namespace {
 constexpr double kChunk = 512.0 * 1024;         // bytes a channel over NVLink (NCCL_P2P_NVL_CHUNKSIZE)
 constexpr double kNetworkChunk = 128.0 * 1024;  // in a communicator of several domains (NCCL_P2P_NET_CHUNKSIZE)
 
-double microseconds(double bytes, double rate) { return bytes / (1000 * rate); }
-
 // us that the exchange's bytes inside a domain need at `rate` GB/s of a GPU's links: behind a switch all of them share
 // the rate, between pairs each message has its pair's share.
 double link_us(const NcclMachine& machine, const NcclExchange& exchange, double rate) {

@@ -10,21 +10,8 @@ constexpr double kLl128Payload = 120.0 / 128;  // 120 of 128 bytes of an LL128 l
 constexpr double kLlChunk = 32.0 * 1024;       // bytes a channel and step
 constexpr double kTreeChunk = 512.0 * 1024;
 
-double microseconds(double bytes, double rate) { return bytes / (1000 * rate); }
-
-double floor_log2(int value) {
-  double log = 0;
-  while (value > 1) {
-    value /= 2;
-    ++log;
-  }
-  return log;
-}
-
 // A node of a tree with two children sends every byte twice; with two domains each is a leaf of the other.
 double tree_fan_out(int domains) { return domains > 2 ? 2 : 1; }
-
-double post_us(const NcclMachine& machine) { return machine.cpu == HostCpu::kAmd ? 2 : 1; }
 
 }  // namespace
 

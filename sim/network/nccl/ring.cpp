@@ -49,8 +49,6 @@ double copy_parts(const NcclCase& c) {
   }
 }
 
-double microseconds(double bytes, double rate) { return bytes / (1000 * rate); }
-
 // All channels begin together, so the link is idle while all copy. From loop to loop they drift apart as random walks
 // do, by the square root of the loops: the idle part of loop x is lockstep / sqrt(1 + x / drift), summed over the loops
 // that a share makes of `loop` bytes.

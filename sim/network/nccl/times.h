@@ -11,6 +11,9 @@
 
 namespace longhaul {
 
+// `rate` in GB/s.
+inline double microseconds(double bytes, double rate) { return bytes / (1000 * rate); }
+
 struct Parts {
   double fixed_us = 0;
   double bytes_us = 0;

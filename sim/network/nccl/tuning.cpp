@@ -84,15 +84,6 @@ double tree_correction(NcclProtocol protocol, double bytes) {
   return i < 23 ? kFactors[static_cast<std::size_t>(protocol)][i] : 1;
 }
 
-int floor_log2(int value) {
-  int log = 0;
-  while (value > 1) {
-    value /= 2;
-    ++log;
-  }
-  return log;
-}
-
 int ring_steps(const NcclCall& call) {
   switch (call.collective) {
     case NcclCollective::kAllReduce:
@@ -111,9 +102,6 @@ int ring_steps(const NcclCall& call) {
 bool gathers(NcclCollective collective) {
   return collective == NcclCollective::kAllGather || collective == NcclCollective::kReduceScatter;
 }
-
-// Posting to a NIC, us (getNetOverhead).
-double network_post(const NcclMachine& machine) { return machine.cpu == HostCpu::kAmd ? 2 : 1; }
 
 double ring_estimate(const NcclMachine& machine, const NcclGraph& graph, const NcclCall& call, NcclProtocol protocol) {
   static constexpr Latency kBase = {6.6, 14, 8.4};
@@ -134,7 +122,7 @@ double ring_estimate(const NcclMachine& machine, const NcclGraph& graph, const N
   if (call.collective == NcclCollective::kBroadcast) {
     latency += call.domains > 1 ? kNetwork.of(protocol) : kNvlink.of(protocol);
   } else {
-    const double post = call.domains == 1 ? 0 : network_post(machine) * (protocol == NcclProtocol::kSimple ? 3 : 1);
+    const double post = call.domains == 1 ? 0 : post_us(machine) * (protocol == NcclProtocol::kSimple ? 3 : 1);
     const int rounds = call.collective == NcclCollective::kAllReduce ? 2 : 1;
     const int inter_steps = rounds * (call.domains - 1);
     latency += (steps - inter_steps) * std::max(kNvlink.of(protocol), post) + inter_steps * inter;

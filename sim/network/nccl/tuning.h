@@ -4,12 +4,19 @@
 // The estimate only chooses; how long the call really takes is nccl_time's matter. Times in us, rates in GB/s.
 #pragma once
 
+#include <bit>
 #include <optional>
 
 #include "sim/network/nccl/graph.h"
 #include "sim/network/nccl/model.h"
 
 namespace longhaul {
+
+// Levels of a binary tree of so many domains, at least one.
+inline int floor_log2(int domains) { return std::bit_width(static_cast<unsigned>(domains)) - 1; }
+
+// What posting to a NIC takes the host's CPU, us (getNetOverhead).
+inline double post_us(const NcclMachine& machine) { return machine.cpu == HostCpu::kAmd ? 2 : 1; }
 
 struct NcclChoice {
   NcclAlgorithm algorithm = NcclAlgorithm::kRing;
