@@ -1,0 +1,52 @@
+// Measured kernel calls, as every tool of this repository writes and reads them: the columns of `longhaul cost`
+// (cli.md, "Row formats") and what was measured.
+//
+// Columns: op,pass,m,n,k,q_heads,kv_heads,head_dim,mask,pieces,bytes,impl,name,ms_median,ms_min,ms_max (others, such as
+// samples, batch_ms and tflops, are kept by whoever wrote them and ignored here; a column that no row of a file needs
+// may be missing, but for op, ms_median, ms_min and ms_max). By op:
+//   gemm         pass fwd | bwd-input | bwd-weight; m, n, k. impl: the library ("cublaslt").
+//   attention    pass fwd | bwd; q_heads, kv_heads, head_dim, mask, pieces ("QxK;QxK", one call, keys of the pieces
+//                apart). mask causal (bottom-right aligned), full, block-diffusion:B, block-diffusion-token:B.
+//                impl: the library, the key of its class in the calibration: "cudnn" ("cudnn-ragged" is the same
+//                library), "longhaul" (PieceAttention; "longhaul-hopper" and "longhaul-portable" name its kernels),
+//                "flash-attention-2", "flash-attention-3", or any other name: unknown ones get classes of their own.
+//   elementwise  bytes read plus written. impl: the kernel ("rmsnorm", "swiglu", ...): one class for all of them.
+//   copy         pass d2d | h2d | d2h; bytes of payload.
+//   launch       nothing else: host time of one kernel launch.
+// Times: of calls alone, L2 flushed, launch cost kept out, as ColdTimer (validate/gpu) measures them; ms_min and ms_max
+// over the samples. `name` groups rows: rows of one name up to its last '-' or '/' are left out together (k-fold), so
+// name rows of neighbouring sizes alike ("causal-4096", "mix-a/per-doc/3").
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/core/error.h"
+
+namespace longhaul {
+
+struct KernelRow {
+  std::string op, pass;
+  std::int64_t m = 0, n = 0, k = 0;
+  std::int64_t q_heads = 0, kv_heads = 0, head_dim = 0;
+  std::string mask, pieces;
+  std::int64_t bytes = 0;
+  std::string impl, name;
+  double seconds = 0;  // median
+  double least = 0;    // of the samples, seconds
+  double most = 0;
+  // Timed by events around the call, so that launch and event latency are part of the time (the tables of the first
+  // day): fitted with a time of their own that queued calls do not have.
+  bool with_launch = false;
+  std::string file;  // where it stands, for errors and reports
+  int line = 0;
+};
+
+// Rows of one file. Errors: every faulty row (a missing, unknown or negative number, a mask or piece that is not one),
+// with file, line and what was expected.
+Expected<std::vector<KernelRow>> read_kernel_rows(const std::string& file);
+// The same from text; `file` names it in errors.
+Expected<std::vector<KernelRow>> parse_kernel_rows(const std::string& text, const std::string& file);
+
+}  // namespace longhaul
