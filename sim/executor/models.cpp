@@ -70,6 +70,34 @@ Sized gemm_time(const KernelModel& model, const Schedule& schedule, const OpInst
   return {model.gemm(pass, shape.m, shape.n, shape.k), KernelKind::kGemm, gemm_tiles(shape.m, shape.n)};
 }
 
+Sized kernel_time(const KernelModel& model, const Schedule& schedule, const OpInstance& at) {
+  Sized sized;
+  switch (at.op->kind) {
+    case OpKind::kGemm:
+      sized = gemm_time(model, schedule, at);
+      break;
+    case OpKind::kAttention:
+      // Rows without keys only have their outputs set.
+      if (at.shape->pieces[static_cast<std::size_t>(at.op->pieces)]->pieces.empty()) {
+        sized.estimate = model.elementwise(Bytes{view_bytes(schedule, at, at.op->q)});
+      } else {
+        sized = attention_time(model, schedule, at);
+      }
+      break;
+    case OpKind::kMove:
+      sized = move_time(model, schedule, at);
+      break;
+    case OpKind::kMergePartials:
+    case OpKind::kElementwise:
+    case OpKind::kOptimizer:
+      sized.estimate = model.elementwise(Bytes{touched_bytes(schedule, at)});
+      break;
+    case OpKind::kCollective:
+      LH_ASSERT(false, "`{}` is a collective, not a kernel", at.op->label);
+  }
+  return sized;
+}
+
 class FlowNetwork : public CollectiveNetwork {
  public:
   FlowNetwork(const Cluster& cluster, double scale)
@@ -221,31 +249,12 @@ bool by_pair(const PeerMessage& a, const PeerMessage& b) { return std::tie(a.fro
 }  // namespace
 
 OpDuration KernelDurations::duration(const Schedule& schedule, const OpInstance& at) const {
-  Sized sized;
-  switch (at.op->kind) {
-    case OpKind::kGemm:
-      sized = gemm_time(*model_, schedule, at);
-      break;
-    case OpKind::kAttention:
-      // Rows without keys only have their outputs set.
-      if (at.shape->pieces[static_cast<std::size_t>(at.op->pieces)]->pieces.empty()) {
-        sized.estimate = model_->elementwise(Bytes{view_bytes(schedule, at, at.op->q)});
-      } else {
-        sized = attention_time(*model_, schedule, at);
-      }
-      break;
-    case OpKind::kMove:
-      sized = move_time(*model_, schedule, at);
-      break;
-    case OpKind::kMergePartials:
-    case OpKind::kElementwise:
-    case OpKind::kOptimizer:
-      sized.estimate = model_->elementwise(Bytes{touched_bytes(schedule, at)});
-      break;
-    case OpKind::kCollective:
-      LH_ASSERT(false, "`{}` is a collective, not a kernel", at.op->label);
-  }
+  const Sized sized = kernel_time(*model_, schedule, at);
   return {Time::from_seconds(sized.estimate.seconds * scale_), sized.kernel, sized.tiles};
+}
+
+Estimate KernelDurations::estimate(const Schedule& schedule, const OpInstance& at) const {
+  return kernel_time(*model_, schedule, at).estimate;
 }
 
 Time KernelDurations::launch() const { return Time::from_seconds(model_->launch_seconds()); }

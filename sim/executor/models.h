@@ -102,6 +102,8 @@ class KernelDurations : public OpDurations {
   explicit KernelDurations(const KernelModel& model, double scale = 1)
       : model_(&model), overlap_(model.overlap()), scale_(scale) {}
   OpDuration duration(const Schedule& schedule, const OpInstance& at) const override;
+  // The same, unscaled and not rounded, with the ends of its interval and what it stands on.
+  Estimate estimate(const Schedule& schedule, const OpInstance& at) const;
   Time launch() const override;
   double kernel_slowdown(OverlapClass kernel, const Beside& beside, std::int64_t tiles) const override {
     return overlap_.kernel(kernel, beside, tiles);
