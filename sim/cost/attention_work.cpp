@@ -34,6 +34,7 @@ void AttentionWork::add(const AttentionPieceSize& piece) {
   q_tiles += piece_q_tiles;
   k_tiles += piece_k_tiles;
   pairs += pairs_d;
+  all_pairs += q_rows_d * k_rows_d;
   forward_pairs += q_tiles_d * forward_tile;
   backward_pairs += k_tiles_d * backward_tile;
   unskipped_pairs += std::min(q_tiles_d * k_tiles_d * kTile * kTile, 2 * k_tiles_d * backward_tile);
@@ -48,6 +49,7 @@ void AttentionWork::merge(const AttentionWork& other) {
   q_tiles += other.q_tiles;
   k_tiles += other.k_tiles;
   pairs += other.pairs;
+  all_pairs += other.all_pairs;
   forward_pairs += other.forward_pairs;
   backward_pairs += other.backward_pairs;
   unskipped_pairs += other.unskipped_pairs;

@@ -38,6 +38,7 @@ struct AttentionWork {
   std::int64_t q_tiles = 0;          // query tiles: the work items of a forward launch
   std::int64_t k_tiles = 0;          // key tiles: the work items of a backward launch
   double pairs = 0;                  // unmasked pairs; exact below 2^53
+  double all_pairs = 0;              // q_rows x k_rows of each piece: `pairs` where nothing is masked
   double forward_pairs = 0;          // pairs visited by whole query tiles (forward)
   double backward_pairs = 0;         // pairs visited by whole key tiles (backward of a dense call, which skips)
   double unskipped_pairs = 0;        // the same where masked tiles are not skipped (backward of a ragged call)
