@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "sim/core/invariant.h"
+#include "sim/cost/attention_library.h"
 #include "sim/cost/calibration.h"
 #include "sim/cost/kernel_features.h"
 
@@ -47,6 +48,11 @@ Basis basis_of(const KernelCalibration& kernel, const SizeKey& key) {
     if (key[i] < kernel.lowest[i] || key[i] > kernel.highest[i]) return Basis::kExtrapolated;
   }
   return Basis::kInterpolated;
+}
+
+bool is_attention(KernelKind kind) {
+  return kind == KernelKind::kAttentionForwardDense || kind == KernelKind::kAttentionForwardRagged ||
+         kind == KernelKind::kAttentionBackwardDense || kind == KernelKind::kAttentionBackwardRagged;
 }
 
 // Ratio >= 1 by which two devices differ: peak times bandwidth, each as the larger over the smaller.
@@ -125,11 +131,13 @@ Estimate KernelModel::gemm(GemmPass /*pass*/, std::int64_t m, std::int64_t n, st
 
 Estimate KernelModel::attention_forward(const AttentionWork& work, std::int64_t q_heads, std::int64_t kv_heads,
                                         std::int64_t head_dim) const {
+  if (attention_library_ != nullptr) return library_estimate(true, work, q_heads, kv_heads, head_dim);
   return estimate(attention_call(true, work, q_heads, kv_heads, head_dim, device_.multiprocessors));
 }
 
 Estimate KernelModel::attention_backward(const AttentionWork& work, std::int64_t q_heads, std::int64_t kv_heads,
                                          std::int64_t head_dim) const {
+  if (attention_library_ != nullptr) return library_estimate(false, work, q_heads, kv_heads, head_dim);
   return estimate(attention_call(false, work, q_heads, kv_heads, head_dim, device_.multiprocessors));
 }
 
@@ -162,24 +170,61 @@ KernelModel KernelModel::with_overlap_scale(double scale) const {
   return other;
 }
 
+KernelModel KernelModel::with_attention_library(std::shared_ptr<const AttentionLibrary> library) const {
+  LH_ASSERT(library == nullptr || library->runs_on(device_), "{} does not run on {}", library->name, device_.name);
+  KernelModel other = *this;
+  other.attention_library_ = std::move(library);
+  return other;
+}
+
+// The generation's rows are the library's: nothing tells sizes inside them from sizes outside.
+Estimate KernelModel::library_estimate(bool forward, const AttentionWork& work, std::int64_t q_heads,
+                                       std::int64_t kv_heads, std::int64_t head_dim) const {
+  const KernelKind kind = forward ? KernelKind::kAttentionForwardRagged : KernelKind::kAttentionBackwardRagged;
+  Estimate out;
+  out.seconds = library_attention_seconds(*attention_library_, device_, forward, work, q_heads, kv_heads, head_dim);
+  out.basis = attention_library_->measured_on(device_) ? Basis::kInterpolated : Basis::kDatasheet;
+  out.low = out.seconds * std::max(1 + library_residual(kind, true), kLowestFactor);
+  out.high = out.seconds * (1 + library_residual(kind, false));
+  return out;
+}
+
+double KernelModel::library_residual(KernelKind kernel, bool low) const {
+  const bool forward =
+      kernel == KernelKind::kAttentionForwardDense || kernel == KernelKind::kAttentionForwardRagged;
+  const AttentionLibraryPass& pass = attention_library_->pass(forward);
+  ResidualBand band;
+  band.low = pass.residual_low;
+  band.high = pass.residual_high;
+  const Basis basis = attention_library_->measured_on(device_) ? Basis::kInterpolated : Basis::kDatasheet;
+  return low ? std::max(widened(band, basis).low, kLowestFactor - 1) : widened(band, basis).high;
+}
+
 const std::string& KernelModel::calibration_name() const { return calibration_->name; }
 
 const std::string& KernelModel::calibration_date() const { return calibration_->date; }
 
 std::string KernelModel::description() const {
-  if (measured_) return fmt::format("kernels: measured on {}, {}", calibration_->name, calibration_->date);
-  return fmt::format(
-      "kernels: {} was not measured; times of {} ({}) scaled by peak, bandwidth and multiprocessors of the data sheet, "
-      "slow-down beside communication as measured there",
-      device_.name, calibration_->name, calibration_->date);
+  std::string text = fmt::format("kernels: measured on {}, {}", calibration_->name, calibration_->date);
+  if (!measured_) {
+    text = fmt::format(
+        "kernels: {} was not measured; times of {} ({}) scaled by peak, bandwidth and multiprocessors of the data "
+        "sheet, slow-down beside communication as measured there",
+        device_.name, calibration_->name, calibration_->date);
+  }
+  if (attention_library_ == nullptr) return text;
+  return fmt::format("{}; attention: {} ({}){}", text, attention_library_->name, attention_library_->date,
+                     attention_library_->measured_on(device_) ? "" : ", not measured on this generation");
 }
 
 double KernelModel::residual_low(KernelKind kernel) const {
+  if (attention_library_ != nullptr && is_attention(kernel)) return library_residual(kernel, true);
   const Basis basis = measured_ ? Basis::kInterpolated : Basis::kDatasheet;
   return std::max(widened(calibration_->kernel(kernel).large, basis).low, kLowestFactor - 1);
 }
 
 double KernelModel::residual_high(KernelKind kernel) const {
+  if (attention_library_ != nullptr && is_attention(kernel)) return library_residual(kernel, false);
   const Basis basis = measured_ ? Basis::kInterpolated : Basis::kDatasheet;
   return widened(calibration_->kernel(kernel).large, basis).high;
 }

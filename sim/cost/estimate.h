@@ -25,8 +25,9 @@
 
 namespace longhaul {
 
-struct Calibration;  // sim/cost/calibration.h
-struct KernelCall;   // sim/cost/kernel_features.h
+struct AttentionLibrary;  // sim/cost/attention_library.h
+struct Calibration;       // sim/cost/calibration.h
+struct KernelCall;        // sim/cost/kernel_features.h
 enum class TermKind;
 
 enum class Basis {
@@ -93,6 +94,10 @@ class KernelModel {
   // The same model, in which the added times of overlap() are multiplied by `scale` >= 0; 0 switches slow-down off.
   KernelModel with_overlap_scale(double scale) const;
 
+  // The same model with attention by another library than the calibration's; the device must be one that it runs on.
+  // Nothing: the calibration's own again.
+  KernelModel with_attention_library(std::shared_ptr<const AttentionLibrary> library) const;
+
   const DeviceSpec& device() const { return device_; }
   bool measured() const { return measured_; }   // false: every basis is kDatasheet
   const std::string& calibration_name() const;  // "h200"
@@ -114,10 +119,15 @@ class KernelModel {
 
  private:
   Estimate estimate(const KernelCall& call) const;
+  Estimate library_estimate(bool forward, const AttentionWork& work, std::int64_t q_heads, std::int64_t kv_heads,
+                            std::int64_t head_dim) const;
+  // Of the attention library, widened where the device's generation was not measured.
+  double library_residual(KernelKind kernel, bool low) const;
   double scale(TermKind kind) const;
 
   DeviceSpec device_;
   std::shared_ptr<const Calibration> calibration_;
+  std::shared_ptr<const AttentionLibrary> attention_library_;  // nothing: the calibration's
   bool measured_;
   double overlap_scale_ = 1;
 };

@@ -129,6 +129,7 @@ Json resolved_case(const StudyCase& study_case, const LayoutRequest& layout, con
           {"objective", resolved_objective(study_case.objective)},
           {"documents", resolved_documents(study_case.documents)},
           {"overlap", resolved_overlap(study_case.overlap)},
+          {"attention_library", study_case.attention_library},
           {"training", resolved_training(study_case.training)},
           {"layout", resolved_layout(layout)},
           {"strategies", std::move(strategies)},

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <array>
 
+#include "sim/core/data_files.h"
 #include "sim/core/printable.h"
+#include "sim/cost/attention_library.h"
 
 namespace longhaul {
 namespace {
@@ -229,6 +231,24 @@ void read_overlap(const Placed& placed, const std::string& file, Overlap& overla
     reader.add_error("scale", "is given without a slowdown", "nothing; it scales the calibrated slowdown");
   }
   reader.finish();
+}
+
+void read_attention_library_name(const Placed& placed, const std::string& file,
+                                 std::optional<GpuGeneration> generation, std::string& name, Errors& errors) {
+  if (placed.value == nullptr) return;
+  const Json holder = {{"attention_library", *placed.value}};
+  JsonReader reader(holder, file, placed.path.substr(0, placed.path.rfind('/')), errors);
+  const auto given = reader.choice("attention_library", attention_library_names());
+  if (!given || *given == attention_library_names().front()) return;
+  name = *given;
+  if (!generation) return;
+  const auto library = read_attention_library(name, data_directory());
+  if (!library) {
+    errors.insert(errors.end(), library.error().begin(), library.error().end());
+  } else if ((*library)->matrix_share.count(*generation) == 0) {
+    reader.add_error("attention_library", fmt::format("\"{}\" has no constants for the GPUs of the topology", name),
+                     fmt::format("GPUs of a generation among {}", fmt::join(library_generations(**library), ", ")));
+  }
 }
 
 std::vector<StrategyEntry> read_strategies(const Placed& placed, const std::string& file, std::int64_t gpus,

@@ -2,6 +2,7 @@
 // over a value that already holds the defaults, and adds every fault to `errors`.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,10 @@ void read_layout(const Placed& placed, const std::string& file, std::int64_t gpu
 void read_objective(const Placed& placed, const std::string& file, Objective& objective, Errors& errors);
 
 void read_overlap(const Placed& placed, const std::string& file, Overlap& overlap, Errors& errors);
+
+// A library's name; if `generation` is known, one that has constants for it.
+void read_attention_library_name(const Placed& placed, const std::string& file,
+                                 std::optional<GpuGeneration> generation, std::string& name, Errors& errors);
 
 // The `strategies` list. `defaults` holds what the case says of training and layout.
 std::vector<StrategyEntry> read_strategies(const Placed& placed, const std::string& file, std::int64_t gpus,

@@ -53,6 +53,7 @@ struct StudyCase {
   Objective objective;
   DocumentSource documents;
   Overlap overlap;
+  std::string attention_library = "cudnn";  // whose kernels attend (sim/cost/attention_library.h)
   Training training;  // a study's defaults: ZeRO 3, full recompute, micro-batch 1, the whole step
   std::vector<StrategyEntry> strategies;
   std::string baseline;  // a label of this case; the first entry's unless given

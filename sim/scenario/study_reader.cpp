@@ -145,6 +145,12 @@ void read_baseline(CaseKeys& keys, StudyCase& study_case) {
   }
 }
 
+// Nothing while the topology is faulty.
+std::optional<GpuGeneration> generation_of(const StudyCase& study_case) {
+  if (study_case.topology.gpus_per_node == 0) return std::nullopt;
+  return study_case.topology.device.generation;
+}
+
 ReadCase read_case(CaseKeys keys, const std::string& name, const StudyOptions& options) {
   ReadCase result;
   StudyCase& study_case = result.study_case;
@@ -156,6 +162,8 @@ ReadCase read_case(CaseKeys keys, const std::string& name, const StudyOptions& o
   read_objective(keys.find("objective"), keys.file(), study_case.objective, keys.errors());
   read_documents_of(keys, options, study_case);
   read_overlap(keys.find("overlap"), keys.file(), study_case.overlap, keys.errors());
+  read_attention_library_name(keys.find("attention_library"), keys.file(), generation_of(study_case),
+                              study_case.attention_library, keys.errors());
   study_case.training.zero_stage = 3;
   study_case.training.recompute = Recompute::kFull;
   read_training(keys.top("training"), keys.file(), study_case.training, keys.errors());
@@ -255,8 +263,9 @@ Json resolved_study(const std::string& name, const std::vector<ReadCase>& cases,
 }  // namespace
 
 const std::vector<std::string>& case_keys() {
-  static const std::vector<std::string> keys = {"baseline",  "documents", "gpus",       "layout",   "model",   "name",
-                                                "objective", "overlap",   "strategies", "topology", "training"};
+  static const std::vector<std::string> keys = {
+      "attention_library", "baseline", "documents", "gpus", "layout", "model",
+      "name", "objective", "overlap", "strategies", "topology", "training"};
   return keys;
 }
 

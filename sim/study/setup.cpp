@@ -6,6 +6,7 @@
 
 #include "sim/core/data_files.h"
 #include "sim/core/invariant.h"
+#include "sim/cost/attention_library.h"
 #include "sim/scenario/layout_check.h"
 #include "sim/strategies/registry.h"
 
@@ -51,7 +52,13 @@ Expected<CaseSetup> set_up_case(const StudyCase& study_case, const std::string& 
   if (!cluster) errors = cluster.error();
   if (!kernels) errors.insert(errors.end(), kernels.error().begin(), kernels.error().end());
   if (!errors.empty()) return tl::unexpected(std::move(errors));
-  CaseSetup setup{&study_case, std::move(*cluster), kernels->with_overlap_scale(study_case.overlap.added()), {}};
+  KernelModel model = kernels->with_overlap_scale(study_case.overlap.added());
+  if (study_case.attention_library != attention_library_names().front()) {
+    const auto library = read_attention_library(study_case.attention_library, data_directory());
+    if (!library) return tl::unexpected(library.error());
+    model = model.with_attention_library(*library);
+  }
+  CaseSetup setup{&study_case, std::move(*cluster), std::move(model), {}};
   for (std::int64_t step = 0; step < study_case.documents.steps; ++step) {
     setup.batches.push_back(
         std::make_shared<const Batch>(make_batch(study_case.documents, study_case.objective, step)));

@@ -1,0 +1,72 @@
+// Attention by another library than the one that a device's calibration measured (cuDNN).
+//
+// Models one varlen launch: seconds = call + pair x (visited pairs a multiprocessor) + tile x (tiles a multiprocessor)
+// + tail, all of 128 x 128 tiles (attention_work.h), query tiles forward, key tiles backward; the backward pass visits
+// the tiles that hold an unmasked pair. Tail: the libraries deal a masked call's tiles out so that long ones run last;
+// it ends `masked_tail_tiles` mean tiles later than a perfectly even one. Never less than the operands' bytes over the
+// data sheet's bandwidth. Constants are per head of dimension 128 and scale with the dimension.
+//
+// Other generations than the measured one: the part of a pair's time that its matrix products need at the rate that
+// the library's instructions reach (`matrix_share` of the peak) scales with that rate, the rest (softmax, loads) and the
+// tiles' own time with the clock of the multiprocessors. FlashAttention-2 issues mma.sync: all of an A100's rate, about
+// 63 % of Hopper's (arXiv 2402.13499). A generation without a share cannot run the library.
+//
+// Files: topologies/devices/attention/NAME.json, schema topologies/attention-library.schema.json, which name the data
+// of every constant. Units: seconds. Residuals are measured / predicted - 1 over all rows that were fitted.
+// Ignored: deterministic backward passes (atomics are the libraries' default), the dQ accumulators' memory.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sim/cluster/device.h"
+#include "sim/core/error.h"
+#include "sim/cost/attention_work.h"
+
+namespace longhaul {
+
+struct Estimate;
+
+struct AttentionLibraryPass {
+  double seconds_per_call = 0;
+  double seconds_per_pair = 0;  // of one multiprocessor
+  double seconds_per_tile = 0;  // of one multiprocessor
+  double masked_tail_tiles = 0;
+  double residual_low = 0;   // <= 0, 5 % end
+  double residual_high = 0;  // >= 0, 95 % end
+};
+
+struct AttentionLibrary {
+  std::string name;
+  std::string date;
+  GpuGeneration measured_generation = GpuGeneration::kHopper;
+  double measured_peak_flops_per_second = 0;
+  int measured_multiprocessors = 0;
+  std::map<GpuGeneration, double> matrix_share;  // in (0, 1], the measured generation's among them
+  AttentionLibraryPass forward, backward;
+
+  const AttentionLibraryPass& pass(bool is_forward) const { return is_forward ? forward : backward; }
+  bool runs_on(const DeviceSpec& device) const { return matrix_share.count(device.generation) > 0; }
+  bool measured_on(const DeviceSpec& device) const { return device.generation == measured_generation; }
+};
+
+// "cudnn", "flash-attention-2", "flash-attention-3". The first is the calibration's own and has no file.
+const std::vector<std::string>& attention_library_names();
+
+// Of a name other than "cudnn". Every fault of the file.
+Expected<std::shared_ptr<const AttentionLibrary>> read_attention_library(const std::string& name,
+                                                                         const std::string& data_directory);
+Expected<std::shared_ptr<const AttentionLibrary>> parse_attention_library(const std::string& text,
+                                                                          const std::string& file);
+
+// Generations that the library runs on, as device files call them.
+std::vector<std::string> library_generations(const AttentionLibrary& library);
+
+// Seconds of one launch; the device must be one that the library runs on.
+double library_attention_seconds(const AttentionLibrary& library, const DeviceSpec& device, bool forward,
+                                 const AttentionWork& work, std::int64_t q_heads, std::int64_t kv_heads,
+                                 std::int64_t head_dim);
+
+}  // namespace longhaul
