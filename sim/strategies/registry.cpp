@@ -11,6 +11,7 @@ const std::vector<Strategy>& strategies() {
     add_context_parallel_strategies(list);
     add_ring_strategies(list);
     add_dispatch_strategies(list);
+    add_dcp_strategy(list);
     add_pipeline_strategies(list);
     add_block_diffusion_strategies(list);
     return list;

@@ -129,6 +129,9 @@ const std::vector<std::pair<std::string, std::vector<Json>>>& option_values() {
       {"chunk_tokens", {1, 7, 2048}},
       {"bucket_tokens", {8, 64, 4096}},
       {"rank_tokens", {8, 64, 4096}},
+      {"block_tokens", {1, 16, 1024}},
+      {"divisions", {2, 4}},
+      {"imbalance_intra", {0.0, 0.1, 1.0}},
   };
   return values;
 }

@@ -1,0 +1,201 @@
+#include "sim/strategies/context_parallel/hypergraph_state.h"
+
+#include <algorithm>
+#include <queue>
+#include <tuple>
+
+namespace longhaul::hyper {
+namespace {
+
+constexpr int kMostPasses = 6;
+constexpr std::size_t kPatience = 64;  // moves without a better cut before a pass ends, and a 16th of the vertices
+
+Hypergraph::Weights plus(const Hypergraph::Weights& a, const Hypergraph::Weights& b) {
+  return {a[0] + b[0], a[1] + b[1]};
+}
+Hypergraph::Weights minus(const Hypergraph::Weights& a, const Hypergraph::Weights& b) {
+  return {a[0] - b[0], a[1] - b[1]};
+}
+
+}  // namespace
+
+Capacity::Capacity(const Hypergraph& graph, std::int32_t count, double epsilon) {
+  for (std::size_t d = 0; d < 2; ++d) {
+    std::int64_t sum = 0;
+    for (const Hypergraph::Weights& weights : graph.vertices) sum += weights[d];
+    if (sum > 0) scale_[d] = static_cast<double>(count) / (static_cast<double>(sum) * (1 + epsilon));
+  }
+}
+
+double Capacity::fill(const Hypergraph::Weights& weights) const {
+  return std::max(static_cast<double>(weights[0]) * scale_[0], static_cast<double>(weights[1]) * scale_[1]);
+}
+
+double Capacity::excess(const Hypergraph::Weights& weights) const {
+  double sum = 0;
+  for (std::size_t d = 0; d < 2; ++d) sum += std::max(0.0, static_cast<double>(weights[d]) * scale_[d] - 1);
+  return sum;
+}
+
+PartitionState::PartitionState(const Hypergraph& graph, std::int32_t count, double epsilon, Assignment parts)
+    : graph_(graph),
+      count_(count),
+      capacity_(graph, count, epsilon),
+      parts_(std::move(parts)),
+      nets_of_(graph.vertices.size()),
+      pins_(graph.nets.size() * static_cast<std::size_t>(count), 0),
+      loads_(part_weights(graph, parts_, count)) {
+  for (std::size_t n = 0; n < graph.nets.size(); ++n) {
+    for (const std::int32_t pin : graph.nets[n].pins) {
+      nets_of_[static_cast<std::size_t>(pin)].push_back(static_cast<std::int32_t>(n));
+      ++pins(n, parts_[static_cast<std::size_t>(pin)]);
+    }
+  }
+}
+
+double PartitionState::excess() const {
+  double sum = 0;
+  for (const Hypergraph::Weights& load : loads_) sum += capacity_.excess(load);
+  return sum;
+}
+
+std::int64_t PartitionState::gain(std::int32_t vertex, std::int32_t to) {
+  const std::int32_t from = parts_[static_cast<std::size_t>(vertex)];
+  std::int64_t sum = 0;
+  for (const std::int32_t n : nets_of_[static_cast<std::size_t>(vertex)]) {
+    const auto net = static_cast<std::size_t>(n);
+    if (pins(net, from) == 1) sum += graph_.nets[net].cost;
+    if (pins(net, to) == 0) sum -= graph_.nets[net].cost;
+  }
+  return sum;
+}
+
+double PartitionState::excess_change(std::int32_t vertex, std::int32_t to) const {
+  const Hypergraph::Weights& weights = graph_.vertices[static_cast<std::size_t>(vertex)];
+  const Hypergraph::Weights& source = loads_[static_cast<std::size_t>(parts_[static_cast<std::size_t>(vertex)])];
+  const Hypergraph::Weights& target = loads_[static_cast<std::size_t>(to)];
+  return capacity_.excess(minus(source, weights)) - capacity_.excess(source) + capacity_.excess(plus(target, weights)) -
+         capacity_.excess(target);
+}
+
+// The move of greatest gain that leaves no part fuller above its bound; then the one into the emptier part.
+PartitionState::Move PartitionState::best_move(std::int32_t vertex) {
+  Move best;
+  best.vertex = vertex;
+  double best_fill = 0;
+  const Hypergraph::Weights& weights = graph_.vertices[static_cast<std::size_t>(vertex)];
+  for (std::int32_t to = 0; to < count_; ++to) {
+    if (to == parts_[static_cast<std::size_t>(vertex)] || excess_change(vertex, to) > 0) continue;
+    const std::int64_t value = gain(vertex, to);
+    const double fill = capacity_.fill(plus(loads_[static_cast<std::size_t>(to)], weights));
+    if (best.to >= 0 && (value < best.gain || (value == best.gain && fill >= best_fill))) continue;
+    best.to = to;
+    best.gain = value;
+    best_fill = fill;
+  }
+  return best;
+}
+
+void PartitionState::apply(std::int32_t vertex, std::int32_t to, std::vector<std::int32_t>* risen) {
+  const std::int32_t from = parts_[static_cast<std::size_t>(vertex)];
+  for (const std::int32_t n : nets_of_[static_cast<std::size_t>(vertex)]) {
+    const auto net = static_cast<std::size_t>(n);
+    const bool last_here = --pins(net, from) == 1;  // whoever is left would now free the part
+    const bool first_there = ++pins(net, to) == 1;  // the others may now follow at no cost
+    if (risen == nullptr || !(last_here || first_there)) continue;
+    risen->insert(risen->end(), graph_.nets[net].pins.begin(), graph_.nets[net].pins.end());
+  }
+  const Hypergraph::Weights& weights = graph_.vertices[static_cast<std::size_t>(vertex)];
+  loads_[static_cast<std::size_t>(from)] = minus(loads_[static_cast<std::size_t>(from)], weights);
+  loads_[static_cast<std::size_t>(to)] = plus(loads_[static_cast<std::size_t>(to)], weights);
+  parts_[static_cast<std::size_t>(vertex)] = to;
+}
+
+// Moves out of parts above their bound, each time the one that costs least cut for the excess that it takes away.
+void PartitionState::balance() {
+  for (std::size_t step = 0; step < graph_.vertices.size() && excess() > 0; ++step) {
+    Move best;
+    double best_cost = 0;
+    for (std::size_t v = 0; v < parts_.size(); ++v) {
+      if (capacity_.excess(loads_[static_cast<std::size_t>(parts_[v])]) <= 0) continue;
+      for (std::int32_t to = 0; to < count_; ++to) {
+        const double change = to == parts_[v] ? 0 : excess_change(static_cast<std::int32_t>(v), to);
+        if (change >= 0) continue;
+        const auto vertex = static_cast<std::int32_t>(v);
+        const std::int64_t value = gain(vertex, to);
+        // A gain is better the more excess goes with it, a loss the less it is for each unit of excess.
+        const double cost = value > 0 ? static_cast<double>(value) * change : static_cast<double>(value) / change;
+        if (best.to >= 0 && cost >= best_cost) continue;
+        best = {value, vertex, to};
+        best_cost = cost;
+      }
+    }
+    if (best.to < 0) return;
+    apply(best.vertex, best.to, nullptr);
+  }
+}
+
+// One Fiduccia-Mattheyses pass; whether the cut went down. Each vertex moves at most once; the queue may hold old
+// gains, which are looked at again when they come up.
+bool PartitionState::pass() {
+  using Entry = std::tuple<std::int64_t, std::int32_t, std::int32_t>;  // gain, -vertex, to
+  std::priority_queue<Entry> queue;
+  std::vector<std::int64_t> queued(parts_.size(), INT64_MIN);
+  std::vector<char> moved(parts_.size(), 0);
+  const auto offer = [&](std::int32_t vertex) {
+    const auto v = static_cast<std::size_t>(vertex);
+    if (moved[v] != 0 || nets_of_[v].empty()) return;
+    const Move move = best_move(vertex);
+    if (move.to < 0 || move.gain <= queued[v]) return;
+    queued[v] = move.gain;
+    queue.emplace(move.gain, -vertex, move.to);
+  };
+  for (std::size_t v = 0; v < parts_.size(); ++v) offer(static_cast<std::int32_t>(v));
+  struct Done {
+    std::int32_t vertex, from;
+  };
+  std::vector<Done> done;
+  std::size_t best_length = 0;
+  std::int64_t sum = 0, best_sum = 0;
+  std::vector<std::int32_t> risen;
+  const std::size_t patience = kPatience + parts_.size() / 16;
+  while (!queue.empty() && done.size() - best_length < patience) {
+    const auto [value, negated, to] = queue.top();
+    queue.pop();
+    const std::int32_t vertex = -negated;
+    const auto v = static_cast<std::size_t>(vertex);
+    if (moved[v] != 0 || value != queued[v]) continue;
+    queued[v] = INT64_MIN;
+    const Move now = best_move(vertex);
+    if (now.to < 0) continue;
+    if (now.gain < value) {
+      queued[v] = now.gain;
+      queue.emplace(now.gain, -vertex, now.to);
+      continue;
+    }
+    moved[v] = 1;
+    done.push_back({vertex, parts_[v]});
+    risen.clear();
+    apply(vertex, now.to, &risen);
+    sum += now.gain;
+    if (sum > best_sum) {
+      best_sum = sum;
+      best_length = done.size();
+    }
+    for (const std::int32_t pin : risen) offer(pin);
+  }
+  while (done.size() > best_length) {
+    apply(done.back().vertex, done.back().from, nullptr);
+    done.pop_back();
+  }
+  return best_sum > 0;
+}
+
+void PartitionState::refine() {
+  balance();
+  for (int i = 0; i < kMostPasses; ++i) {
+    if (!pass()) break;
+  }
+}
+
+}  // namespace longhaul::hyper
