@@ -285,7 +285,7 @@ TEST_F(ResultFileTest, NamesWhatKeepsItFromGoingOn) {
   const std::string content = "# device: B\n# date: yesterday\nop,bytes,us\nsum,8\n";
   write(content);
   const std::string errors = texts(ResultFile::open(file_, format(), true).error());
-  EXPECT_THAT(errors, HasSubstr("was not measured with \"device: A\""));
+  EXPECT_THAT(errors, HasSubstr("was measured with \"device: B\", not with \"device: A\""));
   EXPECT_THAT(errors, HasSubstr("was not measured with \"NCCL: 1\""));
   EXPECT_THAT(errors, HasSubstr("line 4: has 2 fields; expected 3"));
   EXPECT_EQ(text(), content);

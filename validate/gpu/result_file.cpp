@@ -58,7 +58,14 @@ Errors resume_faults(const std::string& file, const Existing& existing, const Re
   Errors errors;
   for (const std::string& line : format.identity) {
     if (std::find(existing.comments.begin(), existing.comments.end(), line) != existing.comments.end()) continue;
-    errors.push_back({file, "", fmt::format("was not measured with \"{}\"", line), "a file of the same set-up", ""});
+    // The line of the same name ("driver: ..."), so that both can be read.
+    const std::string name = line.substr(0, line.find(':') + 1);
+    const auto other = std::find_if(existing.comments.begin(), existing.comments.end(),
+                                    [&](const std::string& comment) { return comment.starts_with(name); });
+    const std::string message = name.empty() || other == existing.comments.end()
+                                    ? fmt::format("was not measured with \"{}\"", line)
+                                    : fmt::format("was measured with \"{}\", not with \"{}\"", *other, line);
+    errors.push_back({file, "", message, "a file of the same set-up", ""});
   }
   const std::string columns = fmt::format("{}", fmt::join(format.columns, ","));
   if (existing.columns != columns) {

@@ -1,0 +1,46 @@
+// A device by script: samples come from a list (the last one repeats), the clock moves by what each takes.
+#pragma once
+
+#include <cstddef>
+#include <stdexcept>
+#include <vector>
+
+#include "validate/gpu/calibrate/stopwatch.h"
+
+namespace longhaul {
+
+class ScriptedStopwatch : public Stopwatch {
+ public:
+  explicit ScriptedStopwatch(std::vector<Sample> cold, Sample batch_sample = {1, 1980})
+      : cold_(std::move(cold)), batch_(batch_sample) {}
+
+  Sample cold() override {
+    if (fail_at >= 0 && taken == fail_at) throw std::runtime_error("scripted failure");
+    const Sample sample = cold_.at(std::min(static_cast<std::size_t>(taken), cold_.size() - 1));
+    ++taken;
+    now += 1e-3 * sample.ms + overhead_seconds;
+    return sample;
+  }
+  Sample batch(int calls) override {
+    batch_calls.push_back(calls);
+    now += 1e-3 * batch_.ms * calls;
+    return batch_;
+  }
+  double seconds() override { return now; }
+  void rest(double seconds) override {
+    rests.push_back(seconds);
+    now += seconds;
+  }
+
+  double now = 100;  // of the host's clock
+  double overhead_seconds = 0;
+  int taken = 0, fail_at = -1;
+  std::vector<int> batch_calls;
+  std::vector<double> rests;
+
+ private:
+  std::vector<Sample> cold_;
+  Sample batch_;
+};
+
+}  // namespace longhaul
