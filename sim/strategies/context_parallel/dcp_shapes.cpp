@@ -207,19 +207,20 @@ class ShapeMaker {
     }
   }
 
-  // `b` continues `a`: one piece with the keys or the queries of both and no pair more.
-  static bool try_join(Piece& a, const Piece& b) {
+  // Where `b` continues `a`: one piece with the keys or the queries of both and no pair more.
+  static bool try_join(Piece& a, const Piece& b, bool along_keys) {
     if (a.operand != b.operand) return false;
     Piece both = a;
     const bool same_queries = a.q_row == b.q_row && a.q_count == b.q_count && a.q_token == b.q_token;
-    if (same_queries && b.k_row == a.k_row + a.k_count && b.k_token == a.k_token + a.k_count) {
+    const bool next_keys = b.k_row == a.k_row + a.k_count && b.k_token == a.k_token + a.k_count;
+    const bool next_queries = b.q_row == a.q_row + a.q_count && b.q_token == a.q_token + a.q_count;
+    const bool same_keys = a.k_row == b.k_row && a.k_token == b.k_token && b.k_count >= a.k_count;
+    if (along_keys ? !(same_queries && next_keys) : !(next_queries && same_keys)) return false;
+    if (along_keys) {
       both.k_count += b.k_count;
-    } else if (b.q_row == a.q_row + a.q_count && b.q_token == a.q_token + a.q_count && a.k_row == b.k_row &&
-               a.k_token == b.k_token && b.k_count >= a.k_count) {
+    } else {
       both.q_count += b.q_count;
       both.k_count = b.k_count;
-    } else {
-      return false;
     }
     both.rule = both.k_token + both.k_count <= both.q_token ? MaskRule::kFull : MaskRule::kCausal;
     both.pairs = piece_pairs(both);
@@ -230,21 +231,21 @@ class ShapeMaker {
 
   // Tiles of adjoining blocks become larger pieces: first along keys, then along queries.
   static PieceListPtr joined(std::vector<Piece> pieces) {
-    const auto pass = [&] {
+    const auto pass = [&](bool along_keys) {
       std::vector<Piece> kept;
       for (const Piece& piece : pieces) {
-        if (kept.empty() || !try_join(kept.back(), piece)) kept.push_back(piece);
+        if (kept.empty() || !try_join(kept.back(), piece, along_keys)) kept.push_back(piece);
       }
       pieces = std::move(kept);
     };
     std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
       return std::tie(a.q_row, a.operand, a.k_row) < std::tie(b.q_row, b.operand, b.k_row);
     });
-    pass();
+    pass(true);
     std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
       return std::tie(a.operand, a.k_row, a.q_row) < std::tie(b.operand, b.k_row, b.q_row);
     });
-    pass();
+    pass(false);
     return make_piece_list(std::move(pieces));
   }
 

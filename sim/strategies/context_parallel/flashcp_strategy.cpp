@@ -1,6 +1,7 @@
 // flashcp: Algorithm 1 and the choices that the paper leaves open, as options of a study.
 #include "sim/strategies/context_parallel/batch_plans.h"
 #include "sim/strategies/context_parallel/flashcp.h"
+#include "sim/strategies/context_parallel/framework_step.h"
 #include "sim/strategies/context_parallel/gather_step.h"
 #include "sim/strategies/families.h"
 
@@ -43,6 +44,9 @@ Planned plan(const StrategyRequest& request) {
     return plan_flashcp_by_time(documents, ranks, policy.options, policy.search, score);
   });
   if (!plans) return tl::unexpected(plans.error());
+  if (framework_copies(request)) {
+    return plan_framework_step(request, std::move(*plans), FrameworkStyle::kOwnRows);
+  }
   return plan_gather_step(request, std::move(*plans), sharding_aware_step(policy.traffic, policy.overlap));
 }
 
@@ -54,7 +58,7 @@ void add_flashcp_strategy(std::vector<Strategy>& list) {
   flashcp.baseline = "allgather-cp";
   flashcp.family = StrategyFamily::kContext;
   flashcp.option_keys = {"imbalance_limit", "cut_rule", "count_per_doc_pairs", "choose", "per_doc", "exchange",
-                         "overlap",         "split"};
+                         "overlap",         "split",    "copies"};
   flashcp.check_options = [](const Json& options, const std::string& file, const std::string& path, Errors& errors) {
     JsonReader reader(options, file, path, errors);
     reader.number("imbalance_limit", 1.0, 100.0);
@@ -62,9 +66,13 @@ void add_flashcp_strategy(std::vector<Strategy>& list) {
     reader.boolean("count_per_doc_pairs");
     const auto choose = reader.choice("choose", {"time", "imbalance"});
     const auto per_doc = reader.choice("per_doc", {"limit", "time"});
-    reader.choice("exchange", {"padded", "exact"});
-    reader.boolean("overlap");
+    const auto exchange = reader.choice("exchange", {"padded", "exact"});
+    const auto overlap = reader.boolean("overlap");
     reader.choice("split", {"anywhere", "node"});
+    if (check_copies(reader) == "framework" && (exchange == "exact" || overlap.value_or(false))) {
+      reader.add_error("copies", "is \"framework\" beside an exact exchange or overlap",
+                       "a padded exchange without overlap for that");
+    }
     if (choose == "imbalance" && per_doc == "time") {
       reader.add_error("per_doc", "is \"time\" beside \"choose\": \"imbalance\"", "\"choose\": \"time\" for that");
     }

@@ -8,6 +8,7 @@ namespace longhaul::hyper {
 namespace {
 
 constexpr int kMostPasses = 6;
+constexpr double kRounding = 1e-9;     // of an excess that is a sum of differences
 constexpr std::size_t kPatience = 64;  // moves without a better cut before a pass ends, and a 16th of the vertices
 
 Hypergraph::Weights plus(const Hypergraph::Weights& a, const Hypergraph::Weights& b) {
@@ -51,6 +52,10 @@ PartitionState::PartitionState(const Hypergraph& graph, std::int32_t count, doub
       ++pins(n, parts_[static_cast<std::size_t>(pin)]);
     }
   }
+  for (const Hypergraph::Weights& weights : graph.vertices) {
+    heaviest_ = std::max(heaviest_, capacity_.fill(weights));
+  }
+  excess_ = excess();
 }
 
 double PartitionState::excess() const {
@@ -78,14 +83,16 @@ double PartitionState::excess_change(std::int32_t vertex, std::int32_t to) const
          capacity_.excess(target);
 }
 
-// The move of greatest gain that leaves no part fuller above its bound; then the one into the emptier part.
-PartitionState::Move PartitionState::best_move(std::int32_t vertex) {
+// The move of greatest gain that adds no excess, or leaves at most `allowed` of it; then the one into the emptier part.
+PartitionState::Move PartitionState::best_move(std::int32_t vertex, double allowed) {
   Move best;
   best.vertex = vertex;
   double best_fill = 0;
   const Hypergraph::Weights& weights = graph_.vertices[static_cast<std::size_t>(vertex)];
   for (std::int32_t to = 0; to < count_; ++to) {
-    if (to == parts_[static_cast<std::size_t>(vertex)] || excess_change(vertex, to) > 0) continue;
+    if (to == parts_[static_cast<std::size_t>(vertex)]) continue;
+    const double change = excess_change(vertex, to);
+    if (change > 0 && excess_ + change > allowed) continue;
     const std::int64_t value = gain(vertex, to);
     const double fill = capacity_.fill(plus(loads_[static_cast<std::size_t>(to)], weights));
     if (best.to >= 0 && (value < best.gain || (value == best.gain && fill >= best_fill))) continue;
@@ -105,6 +112,7 @@ void PartitionState::apply(std::int32_t vertex, std::int32_t to, std::vector<std
     if (risen == nullptr || !(last_here || first_there)) continue;
     risen->insert(risen->end(), graph_.nets[net].pins.begin(), graph_.nets[net].pins.end());
   }
+  excess_ += excess_change(vertex, to);
   const Hypergraph::Weights& weights = graph_.vertices[static_cast<std::size_t>(vertex)];
   loads_[static_cast<std::size_t>(from)] = minus(loads_[static_cast<std::size_t>(from)], weights);
   loads_[static_cast<std::size_t>(to)] = plus(loads_[static_cast<std::size_t>(to)], weights);
@@ -136,8 +144,11 @@ void PartitionState::balance() {
 }
 
 // One Fiduccia-Mattheyses pass; whether the cut went down. Each vertex moves at most once; the queue may hold old
-// gains, which are looked at again when they come up.
-bool PartitionState::pass() {
+// gains, which are looked at again when they come up. On its way a loose pass may overfill parts by two of the heaviest
+// vertices, so that vertices can change places; no pass ends with more excess than it began with.
+bool PartitionState::pass(bool loose) {
+  const double bound = excess() + kRounding;
+  const double allowed = loose ? bound + 2 * heaviest_ : 0;
   using Entry = std::tuple<std::int64_t, std::int32_t, std::int32_t>;  // gain, -vertex, to
   std::priority_queue<Entry> queue;
   std::vector<std::int64_t> queued(parts_.size(), INT64_MIN);
@@ -145,7 +156,7 @@ bool PartitionState::pass() {
   const auto offer = [&](std::int32_t vertex) {
     const auto v = static_cast<std::size_t>(vertex);
     if (moved[v] != 0 || nets_of_[v].empty()) return;
-    const Move move = best_move(vertex);
+    const Move move = best_move(vertex, allowed);
     if (move.to < 0 || move.gain <= queued[v]) return;
     queued[v] = move.gain;
     queue.emplace(move.gain, -vertex, move.to);
@@ -166,7 +177,7 @@ bool PartitionState::pass() {
     const auto v = static_cast<std::size_t>(vertex);
     if (moved[v] != 0 || value != queued[v]) continue;
     queued[v] = INT64_MIN;
-    const Move now = best_move(vertex);
+    const Move now = best_move(vertex, allowed);
     if (now.to < 0) continue;
     if (now.gain < value) {
       queued[v] = now.gain;
@@ -178,7 +189,7 @@ bool PartitionState::pass() {
     risen.clear();
     apply(vertex, now.to, &risen);
     sum += now.gain;
-    if (sum > best_sum) {
+    if (sum > best_sum && excess_ <= bound) {
       best_sum = sum;
       best_length = done.size();
     }
@@ -188,13 +199,16 @@ bool PartitionState::pass() {
     apply(done.back().vertex, done.back().from, nullptr);
     done.pop_back();
   }
+  excess_ = excess();  // free of what rounding added up
   return best_sum > 0;
 }
 
 void PartitionState::refine() {
   balance();
+  excess_ = excess();
   for (int i = 0; i < kMostPasses; ++i) {
-    if (!pass()) break;
+    const bool strict = pass(false), loose = pass(true);
+    if (!strict && !loose) break;
   }
 }
 

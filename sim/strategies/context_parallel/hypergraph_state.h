@@ -40,11 +40,11 @@ class PartitionState {
   }
   std::int64_t gain(std::int32_t vertex, std::int32_t to);
   double excess_change(std::int32_t vertex, std::int32_t to) const;
-  Move best_move(std::int32_t vertex);
+  Move best_move(std::int32_t vertex, double allowed);
   // Moves the vertex; lists the pins whose gains may have risen.
   void apply(std::int32_t vertex, std::int32_t to, std::vector<std::int32_t>* risen);
   void balance();
-  bool pass();
+  bool pass(bool loose);
 
   const Hypergraph& graph_;
   std::int32_t count_;
@@ -53,6 +53,8 @@ class PartitionState {
   std::vector<std::vector<std::int32_t>> nets_of_;
   std::vector<std::int32_t> pins_;  // net x part
   std::vector<Hypergraph::Weights> loads_;
+  double excess_ = 0;    // kept up to date by moves
+  double heaviest_ = 0;  // vertex, as a part of a bound
 };
 
 }  // namespace longhaul::hyper

@@ -43,6 +43,40 @@ Piece run_piece(const Shard& q, std::int64_t q_row, const Shard& k, std::int64_t
   return piece;
 }
 
+GatheredRows gather_rows(const CpPlan& plan, bool only_sendable) {
+  GatheredRows gathered;
+  const auto is_sent = [&](const Shard& shard) {
+    return only_sendable ? !shard.is_padding() && !shard.is_last() : true;
+  };
+  std::vector<std::vector<PlacedShard>> sent(plan.ranks.size());
+  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    std::int64_t rows = 0;
+    std::vector<RowSpan> spans;
+    for (const PlacedShard& placed : place(plan.ranks[rank], rank)) {
+      if (!is_sent(placed.shard)) continue;
+      spans.push_back({placed.row, placed.shard.tokens});
+      sent[rank].push_back({placed.shard, rows, rank});
+      rows += placed.shard.tokens;
+    }
+    gathered.sent.push_back(make_row_list(std::move(spans)));
+    gathered.padded = std::max(gathered.padded, rows);
+  }
+  std::vector<RowRun> runs;
+  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    std::int64_t rows = 0;
+    for (const PlacedShard& placed : sent[rank]) {
+      runs.push_back(run_of(placed.shard));
+      rows += placed.shard.tokens;
+      if (placed.shard.is_padding()) continue;
+      const std::int64_t row = static_cast<std::int64_t>(rank) * gathered.padded + placed.row;
+      gathered.of_document[placed.shard.document].push_back({placed.shard, row, rank});
+    }
+    runs.push_back({kPaddingDocument, TokenView::kClean, 0, gathered.padded - rows});
+  }
+  gathered.map = make_row_map(std::move(runs));
+  return gathered;
+}
+
 void set_copy(RowListPtr& source, RowListPtr& target, CopyLists& lists) {
   source = make_row_list(std::move(lists.source));
   target = make_row_list(std::move(lists.target));

@@ -1,6 +1,7 @@
 // Shards with the rows at which they stand: what the shape makers of this folder share.
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "sim/strategies/context_parallel/shapes.h"
@@ -23,6 +24,16 @@ RowRun run_of(const Shard& shard);
 Piece causal_piece(const Shard& q, std::int64_t q_row, std::int64_t k_row, int operand);
 // Queries against a run of keys of the same document.
 Piece run_piece(const Shard& q, std::int64_t q_row, const Shard& k, std::int64_t k_row, int operand);
+
+// Shards of all ranks in gathered order, and for each rank its part.
+struct GatheredRows {
+  RowMapPtr map;
+  std::int64_t padded = 0;
+  std::map<DocumentId, std::vector<PlacedShard>> of_document;  // rows among the gathered ones
+  std::vector<RowListPtr> sent;                                // local rows, by rank
+};
+// `only_sendable`: without padding and last shards.
+GatheredRows gather_rows(const CpPlan& plan, bool only_sendable);
 
 // Two lists of equal rows: where rows come from and where they go.
 struct CopyLists {

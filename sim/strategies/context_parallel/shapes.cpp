@@ -6,52 +6,6 @@
 #include "sim/strategies/context_parallel/placed.h"
 
 namespace longhaul {
-namespace {
-
-// Sendable shards of all ranks in gathered order, and for each rank its part.
-struct GatheredRows {
-  RowMapPtr map;
-  std::int64_t padded = 0;
-  std::map<DocumentId, std::vector<PlacedShard>> of_document;  // rows among the gathered ones
-  std::vector<RowListPtr> sent;                                // local rows, by rank
-};
-
-GatheredRows gather_rows(const CpPlan& plan, bool only_sendable) {
-  GatheredRows gathered;
-  const auto is_sent = [&](const Shard& shard) {
-    return only_sendable ? !shard.is_padding() && !shard.is_last() : true;
-  };
-  std::vector<std::vector<PlacedShard>> sent(plan.ranks.size());
-  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
-    std::int64_t rows = 0;
-    std::vector<RowSpan> spans;
-    for (const PlacedShard& placed : place(plan.ranks[rank], rank)) {
-      if (!is_sent(placed.shard)) continue;
-      spans.push_back({placed.row, placed.shard.tokens});
-      sent[rank].push_back({placed.shard, rows, rank});
-      rows += placed.shard.tokens;
-    }
-    gathered.sent.push_back(make_row_list(std::move(spans)));
-    gathered.padded = std::max(gathered.padded, rows);
-  }
-  std::vector<RowRun> runs;
-  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
-    std::int64_t rows = 0;
-    for (const PlacedShard& placed : sent[rank]) {
-      runs.push_back(run_of(placed.shard));
-      rows += placed.shard.tokens;
-      if (placed.shard.is_padding()) continue;
-      const std::int64_t row = static_cast<std::int64_t>(rank) * gathered.padded + placed.row;
-      gathered.of_document[placed.shard.document].push_back({placed.shard, row, rank});
-    }
-    runs.push_back({kPaddingDocument, TokenView::kClean, 0, gathered.padded - rows});
-  }
-  gathered.map = make_row_map(std::move(runs));
-  return gathered;
-}
-
-}  // namespace
-
 RowMapPtr rank_row_map(const std::vector<Shard>& shards) {
   std::vector<RowRun> runs;
   for (const Shard& shard : shards) runs.push_back(run_of(shard));
