@@ -1,0 +1,349 @@
+#include "sim/strategies/step/framework_gather.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "sim/core/invariant.h"
+
+namespace longhaul {
+namespace {
+
+const char* const kNames[2] = {"k", "v"};
+
+}  // namespace
+
+FrameworkGatherScheme::FrameworkGatherScheme(const FrameworkGatherConfig& config) : config_(config) {
+  config_.slice_launches = std::clamp(config.slice_launches, 1, kMostSliceLaunches);
+}
+
+void FrameworkGatherScheme::declare(ScheduleBuilder& builder, const ModelShape& model,
+                                    const AttentionTensors& tensors) {
+  builder_ = &builder;
+  model_ = model;
+  tensors_ = tensors;
+  role_ = builder.role("context");
+  for (EventSlot* event : {&packed_, &arrived_, &returned_event_}) *event = builder.event();
+  for (RowMapSlot* map : {&send_map_, &gathered_map_, &ordered_map_}) *map = builder.row_map_slot();
+  for (RowListSlot* list : {&send_rows_, &sent_part_, &padding_part_, &gathered_source_, &gathered_target_,
+                            &local_source_, &local_target_, &gathered_zero_}) {
+    *list = builder.row_list_slot();
+  }
+  const RowMapSlot rows = builder.schedule.tensors[static_cast<std::size_t>(tensors.qkv)].rows;
+  lse_ = builder.tensor("lse", rows, model.q_heads, ElementType::kFp32, MemoryCategory::kActivations);
+  const auto add = [&](const std::string& name, RowMapSlot map, std::int64_t width, MemoryCategory category) {
+    return builder.tensor(name, map, width, ElementType::kBf16, category);
+  };
+  output_parts_ = add("attention_output_parts", rows, model.q_width(), MemoryCategory::kActivations);
+  dq_parts_ = add("dq_parts", rows, model.q_width(), MemoryCategory::kActivations);
+  for (int t = 0; t < buffers(); ++t) {
+    const std::string name = config_.packed ? "kv" : kNames[t];
+    const std::int64_t width = config_.packed ? 2 * model.kv_width() : model.kv_width();
+    send_[t] = add(name + "_send", send_map_, width, MemoryCategory::kCommunication);
+    returned_[t] = add(name + "_grad_returned", send_map_, width, MemoryCategory::kCommunication);
+    gathered_[t] = add(name + "_gathered", gathered_map_, width, MemoryCategory::kKeyValue);
+    gathered_grad_[t] = add(name + "_gathered_grad", gathered_map_, width, MemoryCategory::kKeyValue);
+    if (config_.listed) listed_[t] = add(name + "_listed", gathered_map_, width, MemoryCategory::kKeyValue);
+  }
+  for (int t = 0; t < 2; ++t) {
+    const std::string name = kNames[t];
+    ordered_[t] = add(name + "_ordered", ordered_map_, model.kv_width(), MemoryCategory::kKeyValue);
+    ordered_grad_[t] = add(name + "_ordered_grad", ordered_map_, model.kv_width(), MemoryCategory::kKeyValue);
+  }
+  for (int i = 0; i < kFrameworkCalls; ++i) {
+    Call& one = calls_[i];
+    one.pieces = builder.piece_slot();
+    one.query_rows = builder.row_list_slot();
+    one.slices = builder.row_list_slot();
+    one.keys = builder.row_map_slot();
+    for (int launch = 0; launch < config_.slice_launches; ++launch) {
+      one.from.push_back(builder.row_list_slot());
+      one.to.push_back(builder.row_list_slot());
+    }
+    for (int t = 0; t < 2; ++t) {
+      const std::string name = std::string(kNames[t]) + "_call" + std::to_string(i);
+      if (config_.sliced) one.copy[t] = add(name, one.keys, model.kv_width(), MemoryCategory::kKeyValue);
+      one.grad[t] = add(name + "_grad", one.keys, model.kv_width(), MemoryCategory::kKeyValue);
+    }
+  }
+}
+
+// K (0) or V (1) columns of a qkv-shaped tensor.
+View FrameworkGatherScheme::own_columns(const TensorRef& qkv, Access access, int which, RowListSlot rows) const {
+  return columns_of(qkv, access, model_.q_width() + which * model_.kv_width(), model_.kv_width(), rows);
+}
+
+// K (0) or V (1) columns of a buffer: halves of one tensor, or one each.
+View FrameworkGatherScheme::buffer_columns(const TensorKindId (&kinds)[2], std::uint8_t instance, bool layered,
+                                           Access access, int which, RowListSlot rows) const {
+  const TensorKindId kind = kinds[config_.packed ? 0 : which];
+  const TensorRef ref = layered ? layer_tensor(kind, instance) : chunk_tensor(kind, instance);
+  return columns_of(ref, access, config_.packed ? which * model_.kv_width() : 0, model_.kv_width(), rows);
+}
+
+View FrameworkGatherScheme::whole_of(TensorKindId kind, std::uint8_t instance, bool layered, Access access,
+                                     RowListSlot rows) const {
+  const TensorRef ref = layered ? layer_tensor(kind, instance) : chunk_tensor(kind, instance);
+  return columns_of(ref, access, 0, builder_->columns(kind), rows);
+}
+
+void FrameworkGatherScheme::send(SegmentWriter& w, std::uint8_t instance) const {
+  const TensorRef qkv = layer_tensor(tensors_.qkv, instance);
+  for (int t = 0; t < buffers(); ++t) {
+    const std::string name = config_.packed ? "kv" : kNames[t];
+    const TensorRef buffer = chunk_tensor(send_[t]);
+    const TensorRef gathered = layer_tensor(gathered_[t], instance);
+    w.elementwise(name + "_pad", Function::kZero, {whole_of(send_[t], 0, false, Access::kWrite, padding_part_)})
+        .acquires({buffer});
+    std::vector<View> pairs;
+    for (int which = 0; which < 2; ++which) {
+      if (!config_.packed && which != t) continue;
+      pairs.push_back(own_columns(qkv, Access::kRead, which, send_rows_));
+      pairs.push_back(buffer_columns(send_, 0, false, Access::kWrite, which, sent_part_));
+    }
+    w.move(name + "_pack", std::move(pairs)).records(packed_);
+    w.collective(name + "_gather", CollectiveKind::kAllGather, role_,
+                 {{builder_->whole(buffer, Access::kRead), builder_->whole(gathered, Access::kWrite), -1}})
+        .waits(packed_)
+        .acquires({gathered})
+        .releases({buffer})
+        .records(arrived_);
+  }
+}
+
+void FrameworkGatherScheme::order(SegmentWriter& w, std::uint8_t instance) const {
+  const TensorRef qkv = layer_tensor(tensors_.qkv, instance);
+  const auto& source = config_.listed ? listed_ : gathered_;
+  if (config_.listed) {
+    for (int t = 0; t < buffers(); ++t) {
+      w.move("gather_list", {whole_of(gathered_[t], instance, true, Access::kRead),
+                             whole_of(listed_[t], instance, true, Access::kWrite)})
+          .waits(arrived_)
+          .acquires({layer_tensor(listed_[t], instance)})
+          .releases({layer_tensor(gathered_[t], instance)});
+    }
+  }
+  for (int which = 0; which < 2; ++which) {
+    std::vector<View> pairs = {buffer_columns(source, instance, true, Access::kRead, which, gathered_source_),
+                               whole_of(ordered_[which], instance, true, Access::kWrite, gathered_target_)};
+    if (config_.own_rows) {
+      pairs.push_back(own_columns(qkv, Access::kRead, which, local_source_));
+      pairs.push_back(whole_of(ordered_[which], instance, true, Access::kWrite, local_target_));
+    }
+    w.move(std::string(kNames[which]) + "_order", std::move(pairs))
+        .waits(arrived_)
+        .acquires({layer_tensor(ordered_[which], instance)});
+  }
+  for (int t = 0; t < buffers(); ++t) w.releases({layer_tensor(source[t], instance)});
+}
+
+Op FrameworkGatherScheme::attention_op(int index, std::uint8_t instance) const {
+  const Call& one = call(index);
+  Op op;
+  op.pieces = one.pieces;
+  op.q_heads = model_.q_heads;
+  op.kv_heads = model_.kv_heads;
+  op.head_dim = model_.head_dim;
+  op.q = columns_of(layer_tensor(tensors_.qkv, instance), Access::kRead, 0, model_.q_width(), one.query_rows);
+  KeyValueOperand operand;
+  if (config_.sliced) {
+    operand.key = whole_of(one.copy[0], instance, true, Access::kRead);
+    operand.value = whole_of(one.copy[1], instance, true, Access::kRead);
+  } else {
+    operand.key = whole_of(ordered_[0], instance, true, Access::kRead, one.slices);
+    operand.value = whole_of(ordered_[1], instance, true, Access::kRead, one.slices);
+  }
+  op.key_values = {operand};
+  return op;
+}
+
+void FrameworkGatherScheme::attend(SegmentWriter& w, int index, const ForwardMode& mode) const {
+  const std::uint8_t i = mode.instance;
+  const Call& one = call(index);
+  const std::string number = std::to_string(index);
+  if (config_.sliced) {
+    for (int which = 0; which < 2; ++which) {
+      w.move(std::string(kNames[which]) + "_slices" + number,
+             {whole_of(ordered_[which], i, true, Access::kRead, one.slices),
+              whole_of(one.copy[which], i, true, Access::kWrite)})
+          .acquires({layer_tensor(one.copy[which], i)});
+    }
+  }
+  Op op = attention_op(index, i);
+  op.o = whole_of(output_parts_, 0, false, Access::kWrite, one.query_rows);
+  op.lse = columns_of(layer_tensor(lse_, i), Access::kWrite, 0, model_.q_heads, one.query_rows);
+  w.attention("attention" + number, std::move(op));
+  if (index == 0) w.acquires({chunk_tensor(output_parts_), layer_tensor(lse_, i)});
+  if (config_.sliced) w.releases_if(!mode.keep, {layer_tensor(one.copy[0], i), layer_tensor(one.copy[1], i)});
+}
+
+void FrameworkGatherScheme::forward(SegmentWriter& w, const ForwardMode& mode) {
+  const std::uint8_t i = mode.instance;
+  send(w, i);
+  order(w, i);
+  for (int index = 0; index < kFrameworkCalls; ++index) attend(w, index, mode);
+  const TensorRef output = layer_tensor(tensors_.attention_output, i);
+  w.move("outputs_join",
+         {whole_of(output_parts_, 0, false, Access::kRead), builder_->whole(output, Access::kWrite)})
+      .acquires({output})
+      .releases({chunk_tensor(output_parts_)})
+      .releases_if(!mode.keep, {layer_tensor(tensors_.qkv, i), layer_tensor(lse_, i), layer_tensor(ordered_[0], i),
+                                layer_tensor(ordered_[1], i)});
+}
+
+// dK and dV of all rows += those of the call, a launch a slice and tensor.
+void FrameworkGatherScheme::add_slices(SegmentWriter& w, int index) const {
+  const Call& one = call(index);
+  for (int launch = 0; launch < config_.slice_launches; ++launch) {
+    const auto at = static_cast<std::size_t>(launch);
+    for (int which = 0; which < 2; ++which) {
+      w.elementwise(std::string("d") + kNames[which] + "_add", Function::kAccumulate,
+                    {whole_of(one.grad[which], 0, false, Access::kRead, one.from[at]),
+                     whole_of(ordered_grad_[which], 0, false, Access::kAccumulate, one.to[at])});
+    }
+  }
+  w.releases({chunk_tensor(one.grad[0]), chunk_tensor(one.grad[1])});
+}
+
+void FrameworkGatherScheme::attend_backward(SegmentWriter& w, int index, const ForwardMode& mode) const {
+  const std::uint8_t i = mode.instance;
+  const Call& one = call(index);
+  const std::string number = std::to_string(index);
+  w.elementwise("dq_zero" + number, Function::kZero,
+                {whole_of(dq_parts_, 0, false, Access::kWrite, one.query_rows)});
+  if (index == 0) w.acquires({chunk_tensor(dq_parts_)});
+  for (int which = 0; which < 2; ++which) {
+    w.elementwise(std::string("d") + kNames[which] + "_zero" + number, Function::kZero,
+                  {whole_of(one.grad[which], 0, false, Access::kWrite)})
+        .acquires({chunk_tensor(one.grad[which])});
+  }
+  Op op = attention_op(index, i);
+  op.o = columns_of(layer_tensor(tensors_.attention_output, i), Access::kRead, 0, model_.q_width(), one.query_rows);
+  op.lse = columns_of(layer_tensor(lse_, i), Access::kRead, 0, model_.q_heads, one.query_rows);
+  op.o_gradient =
+      columns_of(chunk_tensor(tensors_.attention_output_grad), Access::kRead, 0, model_.q_width(), one.query_rows);
+  op.q_gradient = whole_of(dq_parts_, 0, false, Access::kWrite, one.query_rows);
+  op.key_values.front().key_gradient = whole_of(one.grad[0], 0, false, Access::kWrite);
+  op.key_values.front().value_gradient = whole_of(one.grad[1], 0, false, Access::kWrite);
+  w.attention("attention" + number + "_backward", std::move(op));
+  if (config_.sliced) w.releases({layer_tensor(one.copy[0], i), layer_tensor(one.copy[1], i)});
+  w.move("dq_join" + number,
+         {whole_of(dq_parts_, 0, false, Access::kRead, one.query_rows),
+          columns_of(chunk_tensor(tensors_.qkv_grad), Access::kWrite, 0, model_.q_width(), one.query_rows)});
+  add_slices(w, index);
+}
+
+void FrameworkGatherScheme::return_gradients(SegmentWriter& w) const {
+  for (int t = 0; t < buffers(); ++t) {
+    w.elementwise("gathered_zero", Function::kZero,
+                  {whole_of(gathered_grad_[t], 0, false, Access::kWrite, gathered_zero_)})
+        .acquires({chunk_tensor(gathered_grad_[t])});
+  }
+  for (int which = 0; which < 2; ++which) {
+    w.move(std::string("d") + kNames[which] + "_unorder",
+           {whole_of(ordered_grad_[which], 0, false, Access::kRead, gathered_target_),
+            buffer_columns(gathered_grad_, 0, false, Access::kWrite, which, gathered_source_)});
+  }
+  w.records(packed_);
+  for (int t = 0; t < buffers(); ++t) {
+    const TensorRef grad = chunk_tensor(gathered_grad_[t]);
+    const TensorRef returned = chunk_tensor(returned_[t]);
+    w.collective(std::string(config_.packed ? "kv" : kNames[t]) + "_reduce", CollectiveKind::kReduceScatter, role_,
+                 {{builder_->whole(grad, Access::kRead), builder_->whole(returned, Access::kWrite), -1}})
+        .waits(packed_)
+        .acquires({returned})
+        .releases({grad})
+        .records(returned_event_);
+  }
+}
+
+void FrameworkGatherScheme::backward(SegmentWriter& w, const ForwardMode& mode) {
+  const std::uint8_t i = mode.instance;
+  const TensorRef qkv_grad = chunk_tensor(tensors_.qkv_grad);
+  // Own rows: padding among them gets no other gradient of keys and values.
+  const std::int64_t width = model_.q_width() + (config_.own_rows ? 2 * model_.kv_width() : 0);
+  w.elementwise("dq_all_zero", Function::kZero, {columns_of(qkv_grad, Access::kWrite, 0, width)})
+      .acquires({qkv_grad});
+  for (int which = 0; which < 2; ++which) {
+    w.elementwise(std::string("d") + kNames[which] + "_all_zero", Function::kZero,
+                  {whole_of(ordered_grad_[which], 0, false, Access::kWrite)})
+        .acquires({chunk_tensor(ordered_grad_[which])});
+  }
+  for (int index = 0; index < kFrameworkCalls; ++index) attend_backward(w, index, mode);
+  w.releases({layer_tensor(tensors_.qkv, i), layer_tensor(tensors_.attention_output, i), layer_tensor(lse_, i),
+              layer_tensor(ordered_[0], i), layer_tensor(ordered_[1], i), chunk_tensor(dq_parts_),
+              chunk_tensor(tensors_.attention_output_grad)});
+  return_gradients(w);
+  std::vector<View> own, pairs;
+  for (int which = 0; which < 2; ++which) {
+    if (config_.own_rows) {
+      own.push_back(whole_of(ordered_grad_[which], 0, false, Access::kRead, local_target_));
+      own.push_back(own_columns(qkv_grad, Access::kWrite, which, local_source_));
+    }
+    pairs.push_back(buffer_columns(returned_, 0, false, Access::kRead, which, sent_part_));
+    pairs.push_back(
+        own_columns(qkv_grad, config_.own_rows ? Access::kAccumulate : Access::kWrite, which, send_rows_));
+  }
+  if (config_.own_rows) w.move("kv_grad_own", std::move(own));
+  w.releases({chunk_tensor(ordered_grad_[0]), chunk_tensor(ordered_grad_[1])});
+  w.move("kv_grad_unpack", std::move(pairs)).waits(returned_event_);
+  for (int t = 0; t < buffers(); ++t) w.releases({chunk_tensor(returned_[t])});
+}
+
+void FrameworkGatherScheme::set_call(ShapeSet& shape, int index, const FrameworkCallShape& spec,
+                                     const RowMap& ordered) const {
+  const Call& one = call(index);
+  const auto list = [&](RowListSlot slot, std::vector<RowSpan> spans) {
+    shape.row_lists[static_cast<std::size_t>(slot)] = make_row_list(std::move(spans));
+  };
+  shape.pieces[static_cast<std::size_t>(one.pieces)] = spec.pieces;
+  shape.row_lists[static_cast<std::size_t>(one.query_rows)] = spec.query_rows;
+  list(one.slices, spec.slices);
+  std::vector<RowRun> keys;
+  std::vector<std::vector<RowSpan>> from(one.from.size()), to(one.from.size());
+  std::int64_t row = 0;
+  for (std::size_t slice = 0; slice < spec.slices.size(); ++slice) {
+    const RowSpan& span = spec.slices[slice];
+    const std::size_t launch = std::min(slice, one.from.size() - 1);
+    from[launch].push_back({row, span.count});
+    to[launch].push_back(span);
+    std::int64_t begin = 0;  // of the run among the ordered rows
+    for (const RowRun& run : ordered.runs) {
+      const std::int64_t first = std::max(span.begin, begin);
+      const std::int64_t end = std::min(span.begin + span.count, begin + run.count);
+      if (first < end) keys.push_back({run.document, run.view, run.first + first - begin, end - first});
+      begin += run.count;
+    }
+    row += span.count;
+  }
+  for (std::size_t launch = 0; launch < one.from.size(); ++launch) {
+    list(one.from[launch], std::move(from[launch]));
+    list(one.to[launch], std::move(to[launch]));
+  }
+  shape.row_maps[static_cast<std::size_t>(one.keys)] = make_row_map(std::move(keys));
+}
+
+void FrameworkGatherScheme::set_shape(ShapeSet& shape, const FrameworkGatherShape& spec) const {
+  LH_ASSERT(spec.send_rows->rows <= spec.padded_rows, "{} rows in a buffer of {}", spec.send_rows->rows,
+            spec.padded_rows);
+  const auto list = [&](RowListSlot slot, const RowListPtr& rows) {
+    shape.row_lists[static_cast<std::size_t>(slot)] = rows;
+  };
+  list(send_rows_, spec.send_rows);
+  list(sent_part_, make_row_list({{0, spec.send_rows->rows}}));
+  list(padding_part_, make_row_list({{spec.send_rows->rows, spec.padded_rows - spec.send_rows->rows}}));
+  list(gathered_source_, spec.gathered_source);
+  list(gathered_target_, spec.gathered_target);
+  list(local_source_, spec.local_source);
+  list(local_target_, spec.local_target);
+  list(gathered_zero_, spec.gathered_zero);
+  // No op reads tokens of the send buffer: its rows count as padding.
+  shape.row_maps[static_cast<std::size_t>(send_map_)] = make_row_map({{-1, TokenView::kClean, 0, spec.padded_rows}});
+  shape.row_maps[static_cast<std::size_t>(gathered_map_)] = spec.gathered_rows;
+  shape.row_maps[static_cast<std::size_t>(ordered_map_)] = spec.ordered_rows;
+  for (int index = 0; index < kFrameworkCalls; ++index) {
+    set_call(shape, index, spec.calls[index], *spec.ordered_rows);
+  }
+}
+
+}  // namespace longhaul

@@ -1,0 +1,107 @@
+// Attention over gathered keys and values as an eager framework runs it: a copy op for every cat, slice, zeros and +=.
+//
+// Follows WLB-LLM's public code op by op (github hao-ai-lab/DistCA @2afd219, baseline/wlbllm_original/wlbllm/
+// per_seq_cp_attn.py and per_doc_cp_attn.py; flashcp.md 2.1, 2.2), where GatherScheme stands for fused kernels that do
+// without most of it:
+//   forward: pack, all-gather; `listed`: a copy of the flat buffer into a list; K and V each copied into token order;
+//   two calls, front and back chunks; `sliced`: each call's K and V copied together out of prefixes of documents
+//   (otherwise its keys are a run of the ordered rows, a view); outputs copied together.
+//   backward: zeros for dQ, dK and dV of all rows; each call: zeros for its dQ, dK, dV, attention, dQ copied, its dK and
+//   dV added to those of all rows, a launch a slice and tensor; K and V each copied into gathered order,
+//   reduce-scatter.
+// Own rows (`own_rows`, for FlashCP, whose code is not public): ordered rows hold own rows too, whose gradients stay
+// here; the gathered gradient begins as zeros and holds other ranks' rows alone.
+//
+// A call has at most kMostSliceLaunches launches of +=; the last one takes the slices that are left. Ignores the
+// interpreter's time: launches cost what every launch costs. Everything is bf16, as there.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/strategies/step/attention_scheme.h"
+
+namespace longhaul {
+
+inline constexpr int kFrameworkCalls = 2;
+inline constexpr int kMostSliceLaunches = 512;
+
+struct FrameworkGatherConfig {
+  bool packed = false;    // K and V in one collective; otherwise one each
+  bool listed = false;    // all-gather into a list of tensors
+  bool sliced = true;     // a call's keys and values are copied together
+  bool own_rows = false;  // of the ordered rows, own ones come from here
+  int slice_launches = 1;  // most slices of a call on any rank and micro-batch, at most kMostSliceLaunches
+};
+
+struct FrameworkCallShape {
+  RowListPtr query_rows;        // own rows; those of the calls are disjoint and together all rows
+  PieceListPtr pieces;          // keys count within the slices, one after the other
+  std::vector<RowSpan> slices;  // of the ordered rows, disjoint
+};
+
+struct FrameworkGatherShape {
+  RowListPtr send_rows;          // local rows that are sent, in order
+  std::int64_t padded_rows = 0;  // of every rank's send buffer
+  RowMapPtr gathered_rows;       // members x padded_rows
+  RowMapPtr ordered_rows;
+  RowListPtr gathered_source, gathered_target;  // gathered rows -> ordered rows
+  RowListPtr local_source, local_target;        // own rows -> ordered rows; `own_rows` only: all own tokens
+  RowListPtr gathered_zero;  // gathered rows whose gradient begins as zeros: `own_rows` all, otherwise padding
+  FrameworkCallShape calls[kFrameworkCalls];
+};
+
+class FrameworkGatherScheme : public AttentionScheme {
+ public:
+  explicit FrameworkGatherScheme(const FrameworkGatherConfig& config);
+
+  void declare(ScheduleBuilder& builder, const ModelShape& model, const AttentionTensors& tensors) override;
+  void forward(SegmentWriter& writer, const ForwardMode& mode) override;
+  void backward(SegmentWriter& writer, const ForwardMode& mode) override;
+
+  GroupRole role() const { return role_; }
+  void set_shape(ShapeSet& shape, const FrameworkGatherShape& spec) const;
+
+ private:
+  struct Call {
+    PieceSlot pieces = -1;
+    RowListSlot query_rows = -1;
+    RowListSlot slices = -1;           // of the ordered rows, all
+    RowMapSlot keys = -1;              // rows of the copied slices
+    std::vector<RowListSlot> from, to;  // by launch: rows of the call's gradient, rows of the ordered gradient
+    TensorKindId copy[2] = {-1, -1}, grad[2] = {-1, -1};  // K, V
+  };
+
+  int buffers() const { return config_.packed ? 1 : 2; }
+  const Call& call(int index) const { return calls_[index]; }
+  View own_columns(const TensorRef& qkv, Access access, int which, RowListSlot rows = kAllRows) const;
+  View buffer_columns(const TensorKindId (&kinds)[2], std::uint8_t instance, bool layered, Access access, int which,
+                      RowListSlot rows = kAllRows) const;
+  View whole_of(TensorKindId kind, std::uint8_t instance, bool layered, Access access,
+                RowListSlot rows = kAllRows) const;
+  void send(SegmentWriter& writer, std::uint8_t instance) const;
+  void order(SegmentWriter& writer, std::uint8_t instance) const;
+  Op attention_op(int index, std::uint8_t instance) const;
+  void attend(SegmentWriter& writer, int index, const ForwardMode& mode) const;
+  void attend_backward(SegmentWriter& writer, int index, const ForwardMode& mode) const;
+  void add_slices(SegmentWriter& writer, int index) const;
+  void return_gradients(SegmentWriter& writer) const;
+  void set_call(ShapeSet& shape, int index, const FrameworkCallShape& spec, const RowMap& ordered) const;
+
+  FrameworkGatherConfig config_;
+  ScheduleBuilder* builder_ = nullptr;
+  ModelShape model_;
+  AttentionTensors tensors_;
+  GroupRole role_ = -1;
+  RowMapSlot send_map_ = -1, gathered_map_ = -1, ordered_map_ = -1;
+  RowListSlot send_rows_ = -1, sent_part_ = -1, padding_part_ = -1;
+  RowListSlot gathered_source_ = -1, gathered_target_ = -1, local_source_ = -1, local_target_ = -1;
+  RowListSlot gathered_zero_ = -1;
+  TensorKindId send_[2] = {-1, -1}, gathered_[2] = {-1, -1}, listed_[2] = {-1, -1}, ordered_[2] = {-1, -1};
+  TensorKindId ordered_grad_[2] = {-1, -1}, gathered_grad_[2] = {-1, -1}, returned_[2] = {-1, -1};
+  TensorKindId lse_ = -1, output_parts_ = -1, dq_parts_ = -1;
+  EventSlot packed_ = kNoEvent, arrived_ = kNoEvent, returned_event_ = kNoEvent;
+  Call calls_[kFrameworkCalls];
+};
+
+}  // namespace longhaul
