@@ -16,7 +16,8 @@
 #include "kernels/attention/piece_attention.h"
 #include "kernels/cudnn/attention.h"
 #include "validate/gpu/attention_rows.h"
-#include "validate/gpu/cold_timer.h"
+#include "validate/gpu/calibrate/measuring_loop.h"
+#include "validate/gpu/call_timer.h"
 #include "validate/gpu/result_file.h"
 
 namespace longhaul {
@@ -57,7 +58,7 @@ const std::vector<std::string>& columns() {
 
 class Bench {
  public:
-  Bench(ResultFile file, double seconds) : file_(std::move(file)), timer_(seconds) {}
+  Bench(ResultFile file, double seconds) : file_(std::move(file)) { limits_.most_seconds = seconds; }
 
   void run(const AttentionRow& row, const AttentionCall& call);
 
@@ -70,7 +71,8 @@ class Bench {
   }
 
   ResultFile file_;
-  ColdTimer timer_;
+  CallTimer timer_;
+  LoopLimits limits_;
   CudnnAttention cudnn_;
 };
 
@@ -91,15 +93,18 @@ void Bench::time(const AttentionRow& row, const AttentionCall& call, const std::
                                      impl,
                                      row.name};
   if (file_.has({pass, impl, row.name})) return;
-  const ColdTimes times = timer_.measure(enqueue);
-  const double rate = attention_flops(row, call, backward) / times.median_ms * 1e-9;
-  for (const double ms : {times.median_ms, times.min_ms, times.max_ms}) fields.push_back(fmt::format("{:.5f}", ms));
-  fields.push_back(std::to_string(times.samples));
+  for (int i = 0; i < 2; ++i) enqueue();  // plans, scratch and modules are made here
+  LH_CUDA_CHECK(cudaStreamSynchronize(timer_.stream()));
+  CudaStopwatch stopwatch(timer_, enqueue);
+  const Measurement times = measure(stopwatch, limits_);
+  const double rate = attention_flops(row, call, backward) / times.ms.median * 1e-9;
+  for (const double ms : {times.ms.median, times.ms.min, times.ms.max}) fields.push_back(fmt::format("{:.5f}", ms));
+  fields.push_back(std::to_string(times.ms.count));
   fields.push_back(fmt::format("{:.5f}", times.batch_ms));
   fields.push_back(fmt::format("{:.1f}", rate));
   file_.append(fields);
   fmt::print("{:28} {:14} {} {:9.4f} ms ({:.4f} .. {:.4f}, {}) batch {:.4f}  {:6.1f} TFLOP/s\n", row.name, impl, pass,
-             times.median_ms, times.min_ms, times.max_ms, times.samples, times.batch_ms, rate);
+             times.ms.median, times.ms.min, times.ms.max, times.ms.count, times.batch_ms, rate);
   std::fflush(stdout);
 }
 

@@ -1,5 +1,4 @@
-// longhaul-measure: measures NCCL's collectives, the overlap of compute with transfers, and memory-bound kernels, on
-// the GPUs of this host.
+// longhaul-measure: measures NCCL's collectives and the overlap of compute with transfers on the GPUs of this host.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -12,7 +11,6 @@
 
 #include "validate/gpu/machine.h"
 #include "validate/gpu/measure_collectives.h"
-#include "validate/gpu/measure_elementwise.h"
 #include "validate/gpu/measure_overlap.h"
 #include "validate/gpu/size_list.h"
 
@@ -140,12 +138,6 @@ int run_overlap(const Arguments& arguments) {
   });
 }
 
-int run_elementwise(const Arguments& arguments) {
-  visible_gpus();
-  return measure_into(arguments, elementwise_format(),
-                      [](ResultFile& file, const RankTeam::OnFault&) { measure_elementwise(file); });
-}
-
 void add_common(CLI::App* command, Arguments& arguments) {
   command->add_option("--out", arguments.out, "CSV file to write")->required();
   command->add_option("--gpus", arguments.gpus, "GPUs to use; all of the host if not given");
@@ -159,7 +151,7 @@ int main(int argc, char** argv) {
   using longhaul::Arguments;
   CLI::App app("Measure NCCL's collectives, and the overlap of compute with transfers, on the GPUs of this host.");
   app.require_subcommand(1);
-  Arguments collectives, overlap, elementwise;
+  Arguments collectives, overlap;
   collectives.sizes = "512:4G";
   overlap.sizes = "16M,64M,256M,1G";
 
@@ -185,18 +177,13 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->capture_default_str();
 
-  CLI::App* memory_bound = app.add_subcommand("elementwise", "times of the memory-bound kernels, on one GPU");
-  memory_bound->add_option("--out", elementwise.out, "CSV file to write")->required();
-  memory_bound->add_flag("--resume", elementwise.resume, "go on with a file that was interrupted");
-
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : longhaul::kWrongInput;
   }
   try {
-    if (*measure) return longhaul::run_collectives(collectives);
-    return *beside ? longhaul::run_overlap(overlap) : longhaul::run_elementwise(elementwise);
+    return *measure ? longhaul::run_collectives(collectives) : longhaul::run_overlap(overlap);
   } catch (...) {
     return longhaul::status_of(std::current_exception());
   }

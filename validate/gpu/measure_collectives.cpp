@@ -141,8 +141,9 @@ std::vector<Point> points_to_do(std::vector<Point> points, const ResultFile& fil
   return todo;
 }
 
-void measure_points(const std::vector<Point>& points, int ranks, bool graph, ResultFile& file,
+void measure_points(const std::vector<Point>& points, const CollectivesOptions& options, ResultFile& file,
                     const RankTeam::OnFault& on_fault) {
+  const int ranks = options.gpus;
   if (points.empty()) return;
   std::int64_t send = 0, receive = 0;
   for (const Point& point : points) {
@@ -153,13 +154,15 @@ void measure_points(const std::vector<Point>& points, int ranks, bool graph, Res
   }
   const ncclUniqueId id = make_nccl_id();
   RankTeam(ranks, on_fault).run([&](RankTeam::Member& member) {
-    RankMeasurement measurement(member, id, send, receive, graph);
+    RankMeasurement measurement(member, id, send, receive, options.graph);
     std::size_t done = 0;
     for (const Point& point : points) {
       const SampleSummary us = measurement.measure(point);
       if (member.rank() != 0) continue;
       file.append(point.row(us));
-      fmt::print(stderr, "[{}/{}] {}: {:.2f} us\n", ++done, points.size(), fmt::join(point.key, " "), us.median);
+      ++done;
+      if (options.quiet) continue;
+      fmt::print(stderr, "[{}/{}] {}: {:.2f} us\n", done, points.size(), fmt::join(point.key, " "), us.median);
     }
     member.barrier();  // no rank leaves its communicator while another still uses it
   });
@@ -289,7 +292,7 @@ void measure_collectives(const CollectivesOptions& options, ResultFile& file, co
       if (shape) points.push_back(collective_point(options, *shape));
     }
   }
-  measure_points(points_to_do(std::move(points), file, options.gpus), options.gpus, options.graph, file, on_fault);
+  measure_points(points_to_do(std::move(points), file, options.gpus), options, file, on_fault);
 }
 
 ResultFormat uneven_format(const CollectivesOptions& options) {
@@ -319,7 +322,7 @@ void measure_uneven(const CollectivesOptions& options, ResultFile& file, const R
       points.push_back(uneven_point(options, plan, bytes, "broadcasts", &Communicator::enqueue_broadcasts));
     }
   }
-  measure_points(points_to_do(std::move(points), file, options.gpus), options.gpus, options.graph, file, on_fault);
+  measure_points(points_to_do(std::move(points), file, options.gpus), options, file, on_fault);
 }
 
 }  // namespace longhaul

@@ -28,6 +28,7 @@ struct CollectivesOptions {
   int gpus_per_node = 0;
   std::string fabric = "unstated";
   bool graph = false;
+  bool quiet = false;  // no line a row on standard error
 };
 
 // A collective gave a wrong result.

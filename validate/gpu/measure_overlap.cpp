@@ -182,7 +182,8 @@ void report_progress(const std::vector<std::string>& key, const PairTimes& times
 }
 
 // Every rank skips and measures the same pairs: the file is written by rank 0 between two barriers.
-void measure_pairs(RankTeam::Member& member, const NeighbourLoads& neighbours, bool covered, ResultFile& file) {
+void measure_pairs(RankTeam::Member& member, const NeighbourLoads& neighbours, const OverlapOptions& options,
+                   ResultFile& file) {
   const ComputeLoads computes;
   PairMeasurement measurement(member);
   for (const Load& compute : computes.loads()) {
@@ -191,8 +192,8 @@ void measure_pairs(RankTeam::Member& member, const NeighbourLoads& neighbours, b
       const bool done = file.has(key);
       member.barrier();
       if (done) continue;
-      const PairTimes times =
-          times_of(covered ? measurement.covered(compute, neighbour) : measurement.loops(compute, neighbour), key);
+      const PairTimes times = times_of(
+          options.covered ? measurement.covered(compute, neighbour) : measurement.loops(compute, neighbour), key);
       const std::int64_t wrong = neighbour.count_wrong ? neighbour.count_wrong() : 0;
       if (wrong > 0) {
         throw WrongResult(
@@ -201,7 +202,7 @@ void measure_pairs(RankTeam::Member& member, const NeighbourLoads& neighbours, b
       member.barrier();
       if (member.rank() == 0) {
         file.append(row_of(compute, neighbour, member.ranks(), times));
-        report_progress(key, times, file.row_count());
+        if (!options.quiet) report_progress(key, times, file.row_count());
       }
       member.barrier();
     }
@@ -244,7 +245,7 @@ ResultFormat overlap_format(const OverlapOptions& options) {
 void measure_overlap(const OverlapOptions& options, ResultFile& file, const RankTeam::OnFault& on_fault) {
   if (!options.covered) {
     RankTeam(1, on_fault).run([&](RankTeam::Member& member) {
-      measure_pairs(member, NeighbourLoads::on_one_gpu(options.sizes), false, file);
+      measure_pairs(member, NeighbourLoads::on_one_gpu(options.sizes), options, file);
     });
   }
   if (options.gpus < 2) return;
@@ -255,7 +256,7 @@ void measure_overlap(const OverlapOptions& options, ResultFile& file, const Rank
         options.covered
             ? NeighbourLoads::long_calls(member.ranks(), member.rank(), ids, options.max_ctas)
             : NeighbourLoads::among_gpus(member.ranks(), member.rank(), ids, options.max_ctas, options.sizes);
-    measure_pairs(member, neighbours, options.covered, file);
+    measure_pairs(member, neighbours, options, file);
   });
 }
 

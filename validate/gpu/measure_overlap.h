@@ -31,6 +31,7 @@ struct OverlapOptions {
   std::vector<std::int64_t> sizes;  // bytes, as nccl-tests counts them
   std::vector<int> max_ctas;        // NCCL's maxCTAs; 0 leaves it to NCCL
   bool covered = false;             // else loops; sizes are not used
+  bool quiet = false;               // no line a row on standard error
 };
 
 ResultFormat overlap_format(const OverlapOptions& options);
