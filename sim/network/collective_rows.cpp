@@ -153,7 +153,8 @@ std::optional<CollectivePrediction> Predictor::predict(const CollectiveRow& row)
   const Bytes size{static_cast<std::int64_t>(row.bytes)};
   const Transfer transfer = nccl_tests_transfer(machine->collectives, row.collective, ranks, size);
   CollectivePrediction predicted;
-  predicted.us = transfer.alone.us() + harness_us(constants_, row.harness);
+  predicted.us = transfer.alone.us();
+  predicted.us += harness_us(constants_, row, transfer.channels, predicted.us);
   const double seconds = predicted.us * kMicro;
   if (seconds > 0) predicted.busbw_GBps = row.bytes / seconds / kGiga * busbw_factor(row.collective, row.ranks);
   predicted.algorithm = transfer.channels == 0

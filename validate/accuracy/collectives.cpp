@@ -27,7 +27,6 @@ bool twins(const CollectiveTable& a, const CollectiveTable& b) {
 std::vector<const MeasuredCollective*> rows_without(const std::vector<CollectiveTable>& tables, std::size_t index,
                                                     LeaveOut leave_out) {
   if (leave_out == LeaveOut::kTable) return fitted_rows(tables, static_cast<int>(index));
-  std::vector<CollectiveTable const*> kept;
   std::vector<const MeasuredCollective*> out;
   for (const CollectiveTable& table : tables) {
     if (!table.not_fitted.empty() || twins(table, tables[index])) continue;
@@ -66,7 +65,7 @@ struct GroupSpec {
   bool held_out = false;  // of held-out tables alone; else of all others
 };
 
-bool one_node(const MeasuredCollective& m) { return m.row.nodes == 1 && m.row.harness == Harness::kNcclTests; }
+bool one_node(const MeasuredCollective& m) { return m.row.nodes == 1 && m.row.harness != Harness::kPyTorch; }
 bool exchanges(const MeasuredCollective& m) {
   return m.row.collective == NcclCollective::kAllToAll || m.row.collective == NcclCollective::kSendRecv;
 }
@@ -93,7 +92,7 @@ std::vector<GroupSpec> group_specs() {
   std::vector<GroupSpec> specs = {
       {"one node, ring and NVLS", [](auto&, auto& m) { return one_node(m) && !exchanges(m); }, ring},
       {"one node, ring and NVLS, NCCL's own settings",
-       [](auto& t, auto& m) { return one_node(m) && !exchanges(m) && t.not_fitted.empty(); }, ring},
+       [](auto& t, auto& m) { return one_node(m) && !exchanges(m) && t.fitted(); }, ring},
       {"one node, all-to-all", [](auto&, auto& m) { return one_node(m) && all_to_all(m); }, exchange},
       {"one node, all-to-all, Hopper",
        [](auto&, auto& m) { return one_node(m) && all_to_all(m) && hopper(m); },
@@ -172,6 +171,8 @@ TableError table_error(const CollectiveTable& table, std::size_t index,
     out.reason = table.not_fitted;
   } else if (!table.not_fitted.empty()) {
     out.reason = "not fitted: " + table.not_fitted;
+  } else if (!table.harness_only.empty()) {
+    out.reason = "fitted to the harness alone: " + table.harness_only;
   } else if (out.misses) {
     out.reason = table.hard.empty() ? "no reason known" : table.hard;
   }

@@ -111,6 +111,8 @@ Expected<NcclConstants> parse_nccl_constants(const Json& json, const std::string
   if (const Json* harness = reader.required("harness", "an object of start costs")) {
     JsonReader costs(*harness, file, reader.child_path("harness"), errors);
     out.pytorch_us = costs.required_number("pytorch_us", 0, kLargest).value_or(0);
+    out.launch_us = costs.required_number("launch_us", 0, kLargest).value_or(0);
+    out.launch_channel_us = costs.required_number("launch_channel_us", 0, kLargest).value_or(0);
     costs.finish();
   }
   reader.finish();

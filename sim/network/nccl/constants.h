@@ -83,7 +83,9 @@ inline constexpr std::size_t kNetworkTermCount = static_cast<std::size_t>(Networ
 struct NcclConstants {
   std::array<std::array<double, kGpuTermCount>, kNcclGpuCount> gpus{};
   std::array<std::array<double, kNetworkTermCount>, kNcclNetworkCount> networks{};
-  double pytorch_us = 0;  // what a PyTorch benchmark measures on top of nccl-tests
+  double pytorch_us = 0;         // what a PyTorch benchmark measures on top of nccl-tests
+  double launch_us = 0;          // that a thread needs to launch a collective's kernel on one GPU
+  double launch_channel_us = 0;  // more for each channel of it, before NCCL 2.22
 
   double of(NcclGpu gpu, GpuTerm term) const {
     return gpus[static_cast<std::size_t>(gpu)][static_cast<std::size_t>(term)];

@@ -9,6 +9,8 @@
 namespace longhaul {
 namespace {
 
+constexpr int kSharedWork = 22200;  // the version from which channels share work elements
+
 Parts parts_of(const NcclCase& c, const NcclChoice& choice) {
   switch (choice.algorithm) {
     case NcclAlgorithm::kRing:
@@ -114,8 +116,18 @@ NcclTime nccl_time(const NcclConstants& constants, const NcclMachine& machine, c
   return nccl_time(constants, machine, nccl_plan(machine, call));
 }
 
-double harness_us(const NcclConstants& constants, Harness harness) {
-  return harness == Harness::kPyTorch ? constants.pytorch_us : 0;
+double harness_us(const NcclConstants& constants, const HarnessCall& call) {
+  switch (call.harness) {
+    case Harness::kNcclTests:
+      return 0;
+    case Harness::kNcclTestsOneThread: {
+      const double channels = call.version < kSharedWork ? call.channels * constants.launch_channel_us : 0;
+      return std::max(0.0, call.gpus_per_host * (constants.launch_us + channels) - call.us);
+    }
+    case Harness::kPyTorch:
+      return constants.pytorch_us;
+  }
+  return 0;
 }
 
 std::string_view nccl_name(NcclCollective collective) {

@@ -67,7 +67,8 @@ struct NcclMachine {
   bool sharp = false;          // the fabric reduces in its switches (CollNet)
   int version = kNcclVersion;  // NCCL's: 10000 major + 100 minor + patch; its tables and cuts changed over time
   bool nvls = true;            // NVLink multicast is there and NCCL_NVLS_ENABLE is not 0; needs Hopper or later
-  std::optional<NcclAlgorithm> forced = {};  // NCCL_ALGO; where it is not allowed, NCCL chooses freely
+  // NCCL_ALGO; where that cannot run the ring does, as in NCCL 2.19 to 2.23 (later versions refuse the call).
+  std::optional<NcclAlgorithm> forced = {};
 };
 
 // From what the topology says; constants that it cannot know (NCCL's rate of a link) come from the generation.
@@ -109,8 +110,24 @@ struct NcclTime {
 NcclTime nccl_time(const NcclConstants& constants, const NcclMachine& machine, const NcclCall& call);
 NcclTime nccl_time(const NcclConstants& constants, const NcclMachine& machine, const NcclExchange& exchange);
 
-// What a benchmark measures on top of the collective itself.
-enum class Harness : std::uint8_t { kNcclTests, kPyTorch };
-double harness_us(const NcclConstants& constants, Harness harness);
+// Who launches a measured call: a thread or process a GPU, one thread for all GPUs of a host (`nccl-tests -g 8`), or
+// PyTorch.
+enum class Harness : std::uint8_t { kNcclTests, kNcclTestsOneThread, kPyTorch };
+
+// One call as a benchmark repeats it.
+struct HarnessCall {
+  Harness harness = Harness::kNcclTests;
+  int gpus_per_host = 1;       // that take part
+  int version = kNcclVersion;  // NCCL's
+  int channels = 1;            // of the call
+  double us = 0;               // the call by itself
+};
+
+// us that the benchmark measures on top of the call. One thread launches its GPUs' kernels one after another, and those
+// of the next calls queue up behind a slow one: a call takes the longer of its own time and of all launches (until NCCL
+// 2.21 a launch also writes a work element of 512 B for each channel, from 2.22 channels share them: release notes of
+// 2.22.3). Left out: the start of the first call, over all iterations. Simulated steps launch from a thread a GPU and
+// get none of this.
+double harness_us(const NcclConstants& constants, const HarnessCall& call);
 
 }  // namespace longhaul

@@ -86,14 +86,15 @@ NcclCollective read_collective(Fields& fields) {
 }
 
 Harness read_harness(Fields& fields) {
-  static const std::vector<std::string> names = {"nccl-tests", "rccl-tests", "pytorch"};
+  using enum Harness;
+  static const std::vector<std::string> names = {"nccl-tests", "rccl-tests", "nccl-tests -g", "rccl-tests -g",
+                                                 "pytorch"};
+  static constexpr Harness kMeant[] = {kNcclTests, kNcclTests, kNcclTestsOneThread, kNcclTestsOneThread, kPyTorch};
   const std::string text = fields.text("harness");
-  if (text.empty()) return Harness::kNcclTests;
-  if (const std::optional<int> index = index_of(names, text)) {
-    return *index == 2 ? Harness::kPyTorch : Harness::kNcclTests;
-  }
+  if (text.empty()) return kNcclTests;
+  if (const std::optional<int> index = index_of(names, text)) return kMeant[*index];
   fields.fault("harness", fmt::format("one of {}", fmt::join(names, ", ")), nearest_name(text, names));
-  return Harness::kNcclTests;
+  return kNcclTests;
 }
 
 // "2.27.7", as NCCL, packages ("2.27.7-1") and containers ("v2.27.7+cuda12.8") write it.
@@ -227,9 +228,19 @@ NcclCall call_of(const CollectiveRow& row, const NcclMachine& machine) {
   return call;
 }
 
+double harness_us(const NcclConstants& constants, const CollectiveRow& row, int channels, double us) {
+  HarnessCall call;
+  call.harness = row.harness;
+  call.gpus_per_host = (row.ranks + row.nodes - 1) / row.nodes;
+  call.version = row.version;
+  call.channels = channels;
+  call.us = us;
+  return harness_us(constants, call);
+}
+
 NcclTime predict(const NcclConstants& constants, const NcclMachine& machine, const CollectiveRow& row) {
   NcclTime time = nccl_time(constants, machine, call_of(row, machine));
-  time.fixed_us += harness_us(constants, row.harness);
+  time.fixed_us += harness_us(constants, row, time.channels, time.total_us());
   return time;
 }
 

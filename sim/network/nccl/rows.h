@@ -1,8 +1,9 @@
 // Rows of collectives: measured tables, and what `longhaul collective` reads (cli.md, "Row formats").
 //
 // Columns: collective,gpu,n_gpu,n_nodes,gpus_per_node,size_bytes; where there fabric,nccl_version,harness,settings
-// ("NCCL_ALGO=NVLS", "NCCL_NVLS_ENABLE=0", separated by blanks) and the measured oop_time_us,ip_time_us. Sizes count as
-// nccl-tests prints them. Fabrics joined by '+' ("nvl72+unstated") name the domain and the network between domains.
+// ("NCCL_ALGO=NVLS", "NCCL_NVLS_ENABLE=0", separated by blanks) and the measured oop_time_us,ip_time_us. Harnesses:
+// nccl-tests and rccl-tests (a thread or process a GPU), "nccl-tests -g" and "rccl-tests -g" (one thread launches all
+// GPUs of a host), pytorch. Sizes count as nccl-tests prints them. Fabrics joined by '+' ("nvl72+unstated") name the domain and the network between domains.
 #pragma once
 
 #include <cstddef>
@@ -59,6 +60,8 @@ class RowMachines {
 NcclMachine with_settings(NcclMachine machine, const CollectiveRow& row);
 // The call of a row on the machine: ranks fill the nodes named, and domains as full as can be.
 NcclCall call_of(const CollectiveRow& row, const NcclMachine& machine);
+// What the row's benchmark measures on top of a call that takes `us` over `channels` channels.
+double harness_us(const NcclConstants& constants, const CollectiveRow& row, int channels, double us);
 // What the row's benchmark would print: the call and the harness.
 NcclTime predict(const NcclConstants& constants, const NcclMachine& machine, const CollectiveRow& row);
 

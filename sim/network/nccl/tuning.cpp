@@ -248,11 +248,13 @@ bool allowed(const NcclMachine& machine, const NcclGraph& graph, const NcclCall&
   return false;
 }
 
-// NCCL_ALGO holds where some protocol of it is allowed.
-bool forced_here(const NcclMachine& machine, const NcclGraph& graph, const NcclCall& call) {
-  if (!machine.forced) return false;
-  return allowed(machine, graph, call, *machine.forced, NcclProtocol::kSimple) ||
-         allowed(machine, graph, call, *machine.forced, NcclProtocol::kLl);
+// NCCL_ALGO holds where some protocol of it is allowed; elsewhere the ring stands in (ringbdw in graph/tuning.cc of
+// 2.19 to 2.23; from 2.24 NCCL refuses the call, which is no time to predict).
+std::optional<NcclAlgorithm> forced_here(const NcclMachine& machine, const NcclGraph& graph, const NcclCall& call) {
+  if (!machine.forced) return std::nullopt;
+  const bool runs = allowed(machine, graph, call, *machine.forced, NcclProtocol::kSimple) ||
+                    allowed(machine, graph, call, *machine.forced, NcclProtocol::kLl);
+  return runs ? *machine.forced : NcclAlgorithm::kRing;
 }
 
 double threads_of(NcclAlgorithm algorithm, NcclProtocol protocol) {
@@ -290,14 +292,12 @@ std::optional<double> nccl_estimate(const NcclMachine& machine, const NcclGraph&
 NcclChoice nccl_choose(const NcclMachine& machine, const NcclGraph& graph, const NcclCall& call) {
   NcclChoice best;
   double least = std::numeric_limits<double>::infinity();
-  const auto permitted = [&](NcclAlgorithm algorithm) {
-    return !forced_here(machine, graph, call) || algorithm == *machine.forced;
-  };
+  const std::optional<NcclAlgorithm> forced = forced_here(machine, graph, call);
   for (int a = 0; a < static_cast<int>(NcclAlgorithm::kDirect); ++a) {
     for (int p = 0; p < kProtocols; ++p) {
       const auto algorithm = static_cast<NcclAlgorithm>(a);
       const auto protocol = static_cast<NcclProtocol>(p);
-      if (!permitted(algorithm)) continue;
+      if (forced && algorithm != *forced) continue;
       const std::optional<double> time = nccl_estimate(machine, graph, call, algorithm, protocol);
       if (!time || *time >= least) continue;
       least = *time;

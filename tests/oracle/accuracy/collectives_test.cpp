@@ -65,11 +65,18 @@ TEST(LeaveOneTableOut, HeldOutRingsArePredicted) {
   }
 }
 
-TEST(LeaveOneTableOut, NoFittedOneNodeTableMisses) {
-  for (const TableError& table : accuracy().tables) {
-    if (table.name.find("_1x") == std::string::npos || table.reason.starts_with("not fitted")) continue;
-    EXPECT_LT(table.median, 10) << table.name;
+// Of one host, whatever launched it; nothing is excepted.
+TEST(LeaveOneTableOut, NoOneNodeTableMisses) {
+  const auto tables = read_all_collective_tables(data_directory());
+  ASSERT_TRUE(tables);
+  ASSERT_EQ(tables->size(), accuracy().tables.size());
+  int one_node = 0;
+  for (std::size_t t = 0; t < tables->size(); ++t) {
+    if ((*tables)[t].held_out || (*tables)[t].rows.front().row.nodes > 1) continue;
+    ++one_node;
+    EXPECT_LT(accuracy().tables[t].median, 10) << accuracy().tables[t].name;
   }
+  EXPECT_EQ(one_node, 36);
 }
 
 }  // namespace

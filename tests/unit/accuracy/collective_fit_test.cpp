@@ -33,8 +33,15 @@ Eigen::Index index_of(const std::string& name) {
 TEST(CollectiveTables, AllFiftyFiveAreRead) {
   EXPECT_EQ(tables().size(), 55U);
   std::size_t fitted = 0;
-  for (const CollectiveTable& table : tables()) fitted += table.not_fitted.empty() ? 1 : 0;
+  std::vector<std::string> harness_alone;
+  for (const CollectiveTable& table : tables()) {
+    fitted += table.fitted() ? 1 : 0;
+    if (!table.harness_only.empty()) harness_alone.push_back(table.name);
+    for (const MeasuredCollective& row : table.rows) EXPECT_EQ(row.harness_only, !table.harness_only.empty());
+  }
   EXPECT_EQ(fitted, 50U);
+  EXPECT_THAT(harness_alone, testing::ElementsAre("a100_1x8_mlengineering_allreduce", "azure_nd_a100_v4_1x8_allreduce",
+                                                  "azure_nd_h100_v5_1x8_allreduce"));
 }
 
 // Our own two H200: graphs below 1 MiB, calls from there, six collectives each, in groups of their own alone.
@@ -86,7 +93,8 @@ TEST(CollectiveFitting, RefindsPlantedConstants) {
       {"hopper.ll_step_us", 1.1},          {"hopper.start_us", 6},
       {"ampere.simple_start_us", 20},      {"ampere.nvls_sync_us", 3.6},
       {"hopper.reduce_copy_parts", 0.3},   {"ampere.p2p_alone_gbps", 30},
-      {"infiniband.nvls_tree_sync_us", 9}, {"tcpxo.efficiency", 0.8}};
+      {"infiniband.nvls_tree_sync_us", 9}, {"tcpxo.efficiency", 0.8},
+      {"harness.launch_us", 8},            {"harness.launch_channel_us", 0.4}};
   Eigen::VectorXd places = prior_places();
   for (const auto& [name, value] : planted) {
     places[index_of(name)] = place_of(collective_parameters()[static_cast<std::size_t>(index_of(name))], value);
@@ -104,6 +112,25 @@ TEST(CollectiveFitting, RefindsPlantedConstants) {
   }
 }
 
+// Tables of one launching thread find what a launch costs and move nothing else.
+TEST(CollectiveFitting, TheHarnessAloneIsFittedToItsTables) {
+  std::vector<const MeasuredCollective*> others;
+  for (const MeasuredCollective* row : fitted_rows(tables())) {
+    if (!row->harness_only) others.push_back(row);
+  }
+  EXPECT_LT(others.size(), fitted_rows(tables()).size());
+  const CollectiveFit with = fit_collectives(fitted_rows(tables()), prior_places());
+  const CollectiveFit without = fit_collectives(others, prior_places());
+  for (std::size_t i = 0; i < collective_parameters().size(); ++i) {
+    const CollectiveParameter& parameter = collective_parameters()[i];
+    const auto at = static_cast<Eigen::Index>(i);
+    EXPECT_EQ(with.places[at] == without.places[at], !parameter.last) << parameter.name;
+    if (!parameter.last) continue;
+    EXPECT_NEAR(without.places[at], place_of(parameter, parameter.prior), 1e-9) << parameter.name;
+  }
+  EXPECT_LT(without.cost, with.cost);
+}
+
 TEST(CollectiveFitting, TheShippedConstantsAreTheFits) {
   const CollectiveFit fit = fit_collectives(fitted_rows(tables()), prior_places());
   const Expected<NcclConstants> shipped = read_nccl_constants(data_directory() + "/topologies/nccl.json");
@@ -114,6 +141,9 @@ TEST(CollectiveFitting, TheShippedConstantsAreTheFits) {
           << nccl_name(static_cast<NcclGpu>(g)) << "." << nccl_name(static_cast<GpuTerm>(t));
     }
   }
+  EXPECT_NEAR(shipped->pytorch_us / fit.constants.pytorch_us, 1, 0.01);
+  EXPECT_NEAR(shipped->launch_us / fit.constants.launch_us, 1, 0.01);
+  EXPECT_NEAR(shipped->launch_channel_us / fit.constants.launch_channel_us, 1, 0.01);
   for (std::size_t n = 0; n < kNcclNetworkCount; ++n) {
     for (std::size_t t = 0; t < kNetworkTermCount; ++t) {
       EXPECT_NEAR(shipped->networks[n][t] / fit.constants.networks[n][t], 1, 0.01)

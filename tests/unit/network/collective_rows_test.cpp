@@ -53,6 +53,38 @@ TEST(CollectiveRows, TimesAreThoseOfTransfers) {
   EXPECT_DOUBLE_EQ(table->rows[1].busbw_GBps, 268435456 / gather.alone.seconds() / 1e9 * 15 / 16);
 }
 
+// One thread that launches eight GPUs bounds short calls, not long ones; the transfer itself knows nothing of it.
+TEST(CollectiveRows, OneLaunchingThreadBoundsShortCalls) {
+  const auto table = predict(
+      "all_reduce,A100,8,1,8,1024,nvlink,nccl-tests\n"
+      "all_reduce,A100,8,1,8,1024,nvlink,nccl-tests -g\n"
+      "all_reduce,A100,8,1,8,67108864,nvlink,nccl-tests\n"
+      "all_reduce,A100,8,1,8,67108864,nvlink,nccl-tests -g\n");
+  ASSERT_TRUE(table) << table.error().front().to_string();
+  EXPECT_LT(table->rows[0].us, table->rows[1].us);
+  EXPECT_DOUBLE_EQ(table->rows[1].us, 8 * shipped_nccl().launch_us);
+  EXPECT_EQ(table->rows[2].us, table->rows[3].us);
+  EXPECT_GT(table->rows[2].us, 8 * shipped_nccl().launch_us);
+}
+
+// What a benchmark adds is no part of a transfer, so no simulated step waits for it.
+TEST(CollectiveRows, TransfersHoldNoCostOfTheHarness) {
+  const Cluster cluster = shipped_cluster("dgx-a100-hdr", 16);
+  NcclConstants slow = shipped_nccl();
+  slow.pytorch_us = slow.launch_us = slow.launch_channel_us = 1e6;
+  Collectives as_shipped(cluster, shipped_nccl());
+  Collectives launched_slowly(cluster, slow);
+  for (const int ranks : {8, 16}) {
+    const std::vector<int> group = rank_range(ranks);
+    for (const std::int64_t size : {1024, 1 << 20, 1 << 28}) {
+      EXPECT_EQ(as_shipped.all_reduce(group, Bytes{size}).alone, launched_slowly.all_reduce(group, Bytes{size}).alone);
+      EXPECT_EQ(as_shipped.all_to_all(group, Bytes{size}).alone, launched_slowly.all_to_all(group, Bytes{size}).alone);
+      EXPECT_EQ(as_shipped.send_receive(group, Bytes{size}).alone,
+                launched_slowly.send_receive(group, Bytes{size}).alone);
+    }
+  }
+}
+
 // nccl-tests, doc/PERFORMANCE.md.
 TEST(CollectiveRows, BusBandwidthFactors) {
   EXPECT_DOUBLE_EQ(busbw_factor(NcclCollective::kAllReduce, 8), 1.75);

@@ -1,5 +1,8 @@
 #include "validate/fit/collectives/collective_fit.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <unsupported/Eigen/NonLinearOptimization>
@@ -15,7 +18,7 @@ constexpr int kMostEvaluations = 6000;
 constexpr double kCostTolerance = 1e-8;
 constexpr double kStepTolerance = 1e-7;
 
-// The residuals in the form that Eigen's solver wants.
+// The residuals of some rows over some parameters, the others held, in the form that Eigen's solver wants.
 struct Residuals {
   using Scalar = double;
   enum { InputsAtCompileTime = Eigen::Dynamic, ValuesAtCompileTime = Eigen::Dynamic };
@@ -23,13 +26,15 @@ struct Residuals {
   using ValueType = Eigen::VectorXd;
   using JacobianType = Eigen::MatrixXd;
 
-  const std::vector<const MeasuredCollective*>& rows;
+  std::vector<const MeasuredCollective*> rows;
+  std::vector<Eigen::Index> free;  // parameters
+  Eigen::VectorXd places;          // of all parameters
 
-  int inputs() const { return static_cast<int>(collective_parameters().size()); }
+  int inputs() const { return static_cast<int>(free.size()); }
   int values() const { return static_cast<int>(rows.size()) + inputs(); }
 
   int operator()(const Eigen::VectorXd& x, Eigen::VectorXd& out) const {
-    const NcclConstants constants = constants_of(x);
+    const NcclConstants constants = constants_of(places_at(x));
     Eigen::Index i = 0;
     for (const MeasuredCollective* row : rows) {
       const double predicted = predict(constants, *row).total_us();
@@ -37,10 +42,17 @@ struct Residuals {
       out[i++] = std::copysign(std::sqrt(2 * (std::sqrt(1 + error * error) - 1)), error);
     }
     Eigen::Index j = 0;
-    for (const CollectiveParameter& parameter : collective_parameters()) {
+    for (const Eigen::Index at : free) {
+      const CollectiveParameter& parameter = collective_parameters()[static_cast<std::size_t>(at)];
       out[i++] = (x[j++] - place_of(parameter, parameter.prior)) / parameter.spread;
     }
     return 0;
+  }
+
+  Eigen::VectorXd places_at(const Eigen::VectorXd& x) const {
+    Eigen::VectorXd out = places;
+    out(free) = x;
+    return out;
   }
 };
 
@@ -67,26 +79,43 @@ NcclConstants rounded(NcclConstants constants) {
   for (auto& group : constants.networks) {
     for (double& value : group) value = rounded(value);
   }
-  constants.pytorch_us = rounded(constants.pytorch_us);
+  for (double* value : {&constants.pytorch_us, &constants.launch_us, &constants.launch_channel_us}) {
+    *value = rounded(*value);
+  }
   return constants;
 }
 
-}  // namespace
-
-CollectiveFit fit_collectives(const std::vector<const MeasuredCollective*>& rows, const Eigen::VectorXd& start) {
-  const Residuals residuals{rows};
+// Moves the parameters that are (not) `last` from where `places` has them; returns the cost over them.
+double fit_part(const std::vector<const MeasuredCollective*>& rows, bool last, Eigen::VectorXd& places) {
+  Residuals residuals;
+  residuals.places = places;
+  for (const MeasuredCollective* row : rows) {
+    if (row->harness_only == last) residuals.rows.push_back(row);
+  }
+  for (std::size_t i = 0; i < collective_parameters().size(); ++i) {
+    if (collective_parameters()[i].last == last) residuals.free.push_back(static_cast<Eigen::Index>(i));
+  }
   Eigen::NumericalDiff<Residuals> differences(residuals, kDifference);
   Eigen::LevenbergMarquardt<Eigen::NumericalDiff<Residuals>> solver(differences);
   solver.parameters.maxfev = kMostEvaluations;
   solver.parameters.ftol = kCostTolerance;
   solver.parameters.xtol = kStepTolerance;
+  Eigen::VectorXd x = places(residuals.free);
+  solver.minimize(x);
+  places = residuals.places_at(x);
+  Eigen::VectorXd values(residuals.values());
+  residuals(x, values);
+  return values.squaredNorm();
+}
+
+}  // namespace
+
+CollectiveFit fit_collectives(const std::vector<const MeasuredCollective*>& rows, const Eigen::VectorXd& start) {
   CollectiveFit fit;
   fit.places = start;
-  solver.minimize(fit.places);
+  fit.cost = fit_part(rows, false, fit.places);
+  fit.cost += fit_part(rows, true, fit.places);
   fit.constants = constants_of(fit.places);
-  Eigen::VectorXd values(residuals.values());
-  residuals(fit.places, values);
-  fit.cost = values.squaredNorm();
   return fit;
 }
 
@@ -113,8 +142,10 @@ std::string write_nccl_constants(const NcclConstants& exact, const std::vector<C
         group_json<NcclNetwork, NetworkTerm>(constants, network, kNetworkTermCount);
   }
   std::vector<std::string> names;
+  std::vector<std::string> launched;
   for (const CollectiveTable& table : tables) {
-    if (table.not_fitted.empty()) names.push_back(table.name);
+    if (table.fitted()) names.push_back(table.name);
+    if (!table.harness_only.empty()) launched.push_back(table.name);
   }
   const Json sources = {
       {"ampere", "fit to the A100 tables, NCCL 2.27 and others"},
@@ -132,14 +163,19 @@ std::string write_nccl_constants(const NcclConstants& exact, const std::vector<C
       {"tcpx", "fit to two tables of A3 High that contradict each other by up to a third"},
       {"tcpxo", "fit to three tables of A3 Mega"},
       {"ethernet", "InfiniBand's constants stand in"},
-      {"harness", "fit to the PyTorch tables of H200 and B200"}};
+      {"harness", fmt::format("pytorch_us: fit to the PyTorch tables of H200 and B200; launch_us, launch_channel_us: "
+                              "fit to {} alone, with all else held",
+                              fmt::join(launched, ", "))}};
   const Json json = {{"schema", "nccl/1"},
                      {"description", "Constants of NCCL's time model, written by longhaul-fit collectives"},
                      {"sources", sources},
                      {"tables", names},
                      {"gpus", gpus},
                      {"networks", networks},
-                     {"harness", {{"pytorch_us", constants.pytorch_us}}}};
+                     {"harness",
+                      {{"pytorch_us", constants.pytorch_us},
+                       {"launch_us", constants.launch_us},
+                       {"launch_channel_us", constants.launch_channel_us}}}};
   return json.dump(2) + "\n";
 }
 

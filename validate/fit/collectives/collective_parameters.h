@@ -31,7 +31,8 @@ struct CollectiveParameter {
   std::vector<GpuSlot> gpus;
   std::vector<NetworkSlot> networks;
   bool below_one = false;
-  bool pytorch = false;  // drives NcclConstants::pytorch_us
+  double NcclConstants::*harness = nullptr;  // drives this one
+  bool last = false;                         // fitted by itself when all others stand (collective_fit.h)
 };
 
 const std::vector<CollectiveParameter>& collective_parameters();

@@ -31,7 +31,7 @@ std::string remark(const std::string& text, const std::string& mark) {
 
 NcclTime predict(const NcclConstants& constants, const MeasuredCollective& measured) {
   NcclTime time = nccl_time(constants, measured.machine, measured.plan);
-  time.fixed_us += harness_us(constants, measured.row.harness);
+  time.fixed_us += harness_us(constants, measured.row, time.channels, time.total_us());
   return time;
 }
 
@@ -41,6 +41,7 @@ Expected<CollectiveTable> parse_collective_table(const std::string& text, const 
   CollectiveTable table;
   table.name = fs::path(file).stem().string();
   table.not_fitted = remark(text, "# not fitted: ");
+  table.harness_only = remark(text, "# fitted to the harness alone: ");
   table.hard = remark(text, "# hard: ");
   const Expected<std::vector<CollectiveRow>> rows = parse_collective_rows(text, file);
   if (!rows) return tl::unexpected(rows.error());
@@ -55,7 +56,8 @@ Expected<CollectiveTable> parse_collective_table(const std::string& text, const 
     }
     const Expected<NcclMachine> machine = machines.machine(row, file);
     if (!machine) return tl::unexpected(machine.error());
-    table.rows.push_back({row, *machine, *row.measured_us, nccl_plan(*machine, call_of(row, *machine))});
+    table.rows.push_back({row, *machine, *row.measured_us, nccl_plan(*machine, call_of(row, *machine)),
+                          !table.harness_only.empty()});
   }
   if (errors.empty() && table.rows.empty()) errors.push_back({file, "", "holds no rows", "measured times", ""});
   if (!errors.empty()) return tl::unexpected(std::move(errors));

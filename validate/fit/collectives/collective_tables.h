@@ -16,7 +16,8 @@ struct MeasuredCollective {
   CollectiveRow row;
   NcclMachine machine;
   double measured_us = 0;
-  NcclPlan plan;  // of the row's call
+  NcclPlan plan;              // of the row's call
+  bool harness_only = false;  // only the costs of the harness are fitted to it
 };
 
 // What the benchmark of the row would print.
@@ -25,9 +26,13 @@ NcclTime predict(const NcclConstants& constants, const MeasuredCollective& measu
 struct CollectiveTable {
   std::string name;        // file name without ending
   std::string not_fitted;  // why the constants are not fitted to it ("# not fitted: ..."); empty: they are
+  // Why only the costs of the harness are fitted to it ("# fitted to the harness alone: ..."); empty: all are, or none.
+  std::string harness_only;
   std::string hard;        // why it is predicted badly ("# hard: ..."), if it is
   bool held_out = false;   // our own measurement, kept to check with: listed by itself, never fitted
   std::vector<MeasuredCollective> rows;
+
+  bool fitted() const { return not_fitted.empty() && harness_only.empty(); }  // all constants are, to it
 };
 
 // All tables of `directory`, by name. Errors of all files at once: those of the rows, machines that do not ship, a row

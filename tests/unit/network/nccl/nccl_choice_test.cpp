@@ -144,8 +144,11 @@ TEST(NcclChoice, NvlsCanBeOffAndAnAlgorithmForced) {
   machine.forced = NcclAlgorithm::kNvls;
   EXPECT_EQ(choice(machine, NcclCollective::kAllReduce, 1, 8, kKiB), "NVLS Simple");
   machine = ampere();
-  machine.forced = NcclAlgorithm::kNvls;  // not there: NCCL chooses freely
+  machine.forced = NcclAlgorithm::kNvls;  // not there: the ring stands in
   EXPECT_EQ(choice(machine, NcclCollective::kAllReduce, 1, 8, kKiB), "ring LL");
+  EXPECT_EQ(choice(machine, NcclCollective::kAllReduce, 1, 8, 8 * kMiB), "ring LL128");
+  EXPECT_EQ(choice(ampere(), NcclCollective::kAllReduce, 2, 8, kKiB), "tree LL");
+  EXPECT_EQ(choice(machine, NcclCollective::kAllReduce, 2, 8, kKiB), "ring LL");
 }
 
 TEST(NcclChoice, OneRankANodeGathersWithPat) {

@@ -64,9 +64,11 @@ TEST(NcclConstantsFile, AllFaultsAreNamedAtOnce) {
   json["gpus"]["ampere"]["ll_stepp_us"] = 1;
   json["networks"]["roce"]["ll_hop_us"] = -1;
   json["networks"].erase("tcpx");
+  json["harness"].erase("launch_us");
+  json["harness"]["launch_channel_us"] = -1;
   EXPECT_FALSE(valid(json));
   const std::vector<std::string> found = faults(json);
-  EXPECT_EQ(found.size(), 5U);
+  EXPECT_EQ(found.size(), 7U);
   const std::string all = testing::PrintToString(found);
   EXPECT_THAT(all, HasSubstr("/schema"));
   EXPECT_THAT(all, HasSubstr("/gpus/hopper"));
@@ -74,6 +76,8 @@ TEST(NcclConstantsFile, AllFaultsAreNamedAtOnce) {
   EXPECT_THAT(all, HasSubstr("/networks/roce/ll_hop_us"));
   EXPECT_THAT(all, HasSubstr("/networks"));
   EXPECT_THAT(all, HasSubstr("ll_stepp_us"));
+  EXPECT_THAT(all, HasSubstr("launch_us"));
+  EXPECT_THAT(all, HasSubstr("/harness/launch_channel_us"));
 }
 
 TEST(NcclConstantsFile, AFileThatIsNotThere) {
@@ -106,6 +110,39 @@ TEST(CollectiveRows, ReadsEveryColumn) {
   EXPECT_EQ((*rows)[1].harness, Harness::kPyTorch);
   EXPECT_EQ((*rows)[1].forced, NcclAlgorithm::kNvlsTree);
   EXPECT_TRUE((*rows)[1].nvls_off);
+}
+
+TEST(CollectiveRows, HarnessesSayWhoLaunches) {
+  for (const auto& [name, meant] : std::vector<std::pair<std::string, Harness>>{
+           {"", Harness::kNcclTests},
+           {"nccl-tests", Harness::kNcclTests},
+           {"rccl-tests", Harness::kNcclTests},
+           {"nccl-tests -g", Harness::kNcclTestsOneThread},
+           {"RCCL-tests -g", Harness::kNcclTestsOneThread},
+           {"pytorch", Harness::kPyTorch}}) {
+    const auto rows = parse_collective_rows(
+        std::string(kHeader) + "all_reduce,H100-80GB,8,1,8,1024,1,,nvlink,," + name + ",\n", "t.csv");
+    ASSERT_TRUE(rows) << name;
+    EXPECT_EQ(rows->front().harness, meant) << name;
+  }
+  const std::vector<std::string> found = row_faults("all_reduce,H100-80GB,8,1,8,1024,1,,nvlink,,nccl-test -g,\n");
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found.front(),
+            "t.csv: line 2: harness is \"nccl-test -g\"; expected one of nccl-tests, rccl-tests, nccl-tests -g, "
+            "rccl-tests -g, pytorch; did you mean \"nccl-tests -g\"?");
+}
+
+// GPUs of a host are launched by its own thread: 16 on two hosts are eight each.
+TEST(CollectiveRows, LaunchesAreCountedByHost) {
+  NcclConstants constants;
+  constants.launch_us = 5;
+  CollectiveRow row;
+  row.harness = Harness::kNcclTestsOneThread;
+  row.ranks = 16;
+  row.nodes = 2;
+  EXPECT_EQ(harness_us(constants, row, 24, 10), 30);
+  row.ranks = 9;
+  EXPECT_EQ(harness_us(constants, row, 24, 10), 15);
 }
 
 TEST(CollectiveRows, MissingColumnsAreAllNamed) {

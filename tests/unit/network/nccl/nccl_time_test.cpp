@@ -377,8 +377,29 @@ TEST(NcclTime, ATunedNetworkTakesTheFastest) {
 TEST(NcclTime, APyTorchBenchmarkAddsItsStart) {
   NcclConstants constants = round_constants();
   constants.pytorch_us = 20;
-  EXPECT_EQ(harness_us(constants, Harness::kPyTorch), 20);
-  EXPECT_EQ(harness_us(constants, Harness::kNcclTests), 0);
+  HarnessCall call{Harness::kPyTorch, 8, kNcclVersion, 24, 100};
+  EXPECT_EQ(harness_us(constants, call), 20);
+  call.harness = Harness::kNcclTests;
+  EXPECT_EQ(harness_us(constants, call), 0);
+}
+
+// Eight launches of 5 us: 40 us however short the call is, and nothing once the GPUs take longer. Before NCCL 2.22 each
+// of 24 channels adds 0.25 us to a launch: 8 (5 + 6) = 88 us.
+TEST(NcclTime, OneThreadLaunchesItsGpusOneAfterAnother) {
+  NcclConstants constants = round_constants();
+  constants.pytorch_us = 20;
+  constants.launch_us = 5;
+  constants.launch_channel_us = 0.25;
+  const auto added = [&](int gpus, int version, double us) {
+    return harness_us(constants, {Harness::kNcclTestsOneThread, gpus, version, 24, us});
+  };
+  EXPECT_EQ(added(8, 22200, 30), 10);
+  EXPECT_EQ(added(8, 22200, 40), 0);
+  EXPECT_EQ(added(8, 22200, 1000), 0);
+  EXPECT_EQ(added(4, 22200, 12), 8);
+  EXPECT_EQ(added(8, 22105, 30), 58);
+  EXPECT_EQ(added(8, 22105, 100), 0);
+  EXPECT_EQ(harness_us(constants, {Harness::kNcclTests, 8, 22105, 24, 1}), 0);
 }
 
 }  // namespace
