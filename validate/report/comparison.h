@@ -80,10 +80,17 @@ struct Comparison {
 
 inline constexpr double kMeasuredConfidence = 0.95;
 
-// Errors, each at /ops or /identity of `file`: the record is of another schedule, lacks ops of the schedule, holds ops
-// that the schedule has not, or has no complete repeat.
-Expected<Comparison> compare_run(const CaseSetup& setup, const Prediction& prediction, const RunRecord& record,
-                                 const std::string& file, std::optional<ComposedStep>* composed = nullptr);
+// Where a record stands: its file, and the JSON pointer of the record in it.
+struct RecordPlace {
+  std::string file, path;
+};
+
+// What makes `record` no run of the prediction's schedule: another fingerprint, another rank count, no repeats, ops
+// that it lacks (its exclusions excepted) or that the schedule has not. At most ten ops are named, the others counted.
+Errors record_faults(const Prediction& prediction, const RunRecord& record, const RecordPlace& place);
+
+// `record` has no record_faults. `composed`: of the same record, on virtual ranks; else null.
+Comparison compare_run(const Prediction& prediction, const RunRecord& record, const ComposedStep* composed);
 
 // The ten sites with the largest |predicted - measured|, and every trait (kind, pass, label, shape class, basis, rank)
 // that at least half of them have and that so many would have by chance in fewer than 1 of 100 draws (hypergeometric,

@@ -42,9 +42,11 @@ struct Prediction {
   Totals totals;
   Time step_low, step_high;  // 90 %, of the whole step
   std::vector<PredictedOp> ops;
-  RecordedTimeline timeline;  // all ranks
+  std::vector<Time> rank_alone;  // by rank: rank_alone.h with predicted kernel times
+  RecordedTimeline timeline;     // all ranks
   std::vector<std::string> streams;
   std::int64_t memory_limit_bytes = 0;
+  double collective_half_width = 0;  // relative, 90 %, of transfers
 };
 
 // "compute", "copy-in", "copy-out", then the group roles.
