@@ -1,0 +1,221 @@
+// Timing: every op between two events, and whole steps without.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "sim/schedule/agreement.h"
+#include "validate/device/device_executor.h"
+
+namespace longhaul {
+namespace {
+
+// What a record names as the op's kernel: of its calls the first that is not a copy, else the first.
+const DeviceCall* main_call(const LoweredOp& op) {
+  for (const DeviceCall& call : op.calls) {
+    const bool moves = std::holds_alternative<CopyRowsCall>(call) || std::holds_alternative<FillRowsCall>(call) ||
+                       std::holds_alternative<RmsScaleCall>(call);
+    if (!moves) return &call;
+  }
+  return op.calls.empty() ? nullptr : &op.calls.front();
+}
+
+bool counts_bytes(OpKind kind) {
+  return kind == OpKind::kMergePartials || kind == OpKind::kElementwise || kind == OpKind::kMove ||
+         kind == OpKind::kOptimizer;
+}
+
+std::int64_t sent_bytes(const Schedule& schedule, const OpInstance& at) {
+  if (at.op->collective != CollectiveKind::kExchange) return collective_buffer_bytes(schedule, at);
+  std::int64_t bytes = 0;
+  for (const PeerBytes& peer : exchange_bytes(schedule, at)) bytes += peer.send;
+  return bytes;
+}
+
+}  // namespace
+
+MeasuredOp DeviceExecutor::describe_op(std::int32_t rank, std::int32_t position) const {
+  const ProgramOp& op = plan_.programs().op(rank, position);
+  const Op& of = *op.at.op;
+  MeasuredOp measured;
+  measured.rank = rank;
+  measured.position = position;
+  measured.stream = of.stream;
+  measured.kind = of.kind;
+  measured.pass = of.pass;
+  measured.function = of.function;
+  measured.segment = op.at.segment;
+  measured.index = op.at.index;
+  measured.layer = op.at.layer;
+  measured.chunk = op.at.chunk;
+  measured.label = of.label;
+  if (op.call >= 0) {
+    measured.collective = of.collective;
+    measured.group = plan_.programs().calls[static_cast<std::size_t>(op.call)].group;
+    measured.kernel = virtual_ ? "stand-in" : transport_.label(of.collective);
+    measured.bytes = sent_bytes(plan_.schedule(), op.at);
+    measured.communication = virtual_;
+  } else {
+    const DeviceCall* call = main_call(plan_.op(rank, position));
+    measured.kernel = call == nullptr ? "" : device(rank).kernel_label(*call);
+    if (counts_bytes(of.kind)) measured.bytes = touched_bytes(plan_.schedule(), op.at);
+  }
+  return measured;
+}
+
+void DeviceExecutor::describe(RunRecord& record) const {
+  record.placement = virtual_ ? RankPlacement::kVirtual : RankPlacement::kReal;
+  record.ranks = plan_.ranks();
+  record.warmups = options_.warmups;
+  record.repeats = options_.repeats;
+  record.rank_runs.clear();
+  for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) {
+    const RankNeed need = plan_.need(rank);
+    RankRun run;
+    run.rank = rank;
+    run.device = virtual_ ? 0 : rank;
+    run.resident_bytes = plan_.arena(rank).resident_bytes;
+    run.planned_peak_bytes = plan_.arena(rank).peak_bytes;
+    run.arena_bytes = need.arena_bytes;
+    run.scratch_bytes = need.beside_arena() + transport_.scratch_bytes(rank);
+    record.rank_runs.push_back(std::move(run));
+  }
+}
+
+// All streams of a rank start behind one timed event.
+void DeviceExecutor::begin_step(std::int32_t rank) {
+  const StreamHandle first = stream(rank, kComputeStream);
+  device(rank).hold_start(first);
+  held_ = 0;
+  const EventHandle start = steps_[static_cast<std::size_t>(rank)].start;
+  device(rank).record(start, first);
+  for (std::int32_t s = 1; s < plan_.programs().streams; ++s) {
+    device(rank).wait(stream(rank, static_cast<StreamId>(s)), start);
+  }
+}
+
+void DeviceExecutor::end_step(std::int32_t rank) {
+  const StreamHandle first = stream(rank, kComputeStream);
+  for (std::int32_t s = 1; s < plan_.programs().streams; ++s) {
+    const EventHandle join = joins_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(s)];
+    device(rank).record(join, stream(rank, static_cast<StreamId>(s)));
+    device(rank).wait(first, join);
+  }
+  device(rank).record(steps_[static_cast<std::size_t>(rank)].end, first);
+}
+
+void DeviceExecutor::keep_times(std::int32_t rank, RunRecord& record) {
+  const EventHandle start = steps_[static_cast<std::size_t>(rank)].start;
+  const std::vector<Timers>& timers = timers_[static_cast<std::size_t>(rank)];
+  for (std::size_t i = 0; i < timers.size(); ++i) {
+    const std::size_t index = measured_[static_cast<std::size_t>(rank)][i];
+    if (index == SIZE_MAX) continue;
+    MeasuredOp& op = record.ops[index];
+    op.start_ps.push_back(device(rank).picoseconds_between(start, timers[i].start));
+    op.end_ps.push_back(device(rank).picoseconds_between(start, timers[i].end));
+  }
+}
+
+void DeviceExecutor::time_ops(RunRecord& record) {
+  for (std::int32_t repeat = -options_.warmups; repeat < options_.repeats; ++repeat) {
+    if (virtual_) {
+      for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) {
+        begin_step(rank);
+        issue_alone(rank, true);
+        end_step(rank);
+        release_starts();
+        synchronize();
+        if (repeat >= 0) keep_times(rank, record);
+      }
+      continue;
+    }
+    for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) begin_step(rank);
+    for (const Launch& launch : plan_.order()) issue(launch, Mode::kTogether, true);
+    for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) end_step(rank);
+    release_starts();
+    synchronize();
+    if (repeat < 0) continue;
+    for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) keep_times(rank, record);
+  }
+}
+
+void DeviceExecutor::time_steps(RunRecord& record) {
+  const auto step = [&](std::int32_t rank) {
+    const Timers& timers = steps_[static_cast<std::size_t>(rank)];
+    return device(rank).picoseconds_between(timers.start, timers.end);
+  };
+  for (std::int32_t repeat = -options_.warmups; repeat < options_.repeats; ++repeat) {
+    if (virtual_) {
+      for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) {
+        begin_step(rank);
+        issue_alone(rank, false);
+        end_step(rank);
+        release_starts();
+        synchronize();
+        if (repeat >= 0) record.rank_runs[static_cast<std::size_t>(rank)].step_ps.push_back(step(rank));
+      }
+      continue;
+    }
+    for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) begin_step(rank);
+    for (const Launch& launch : plan_.order()) issue(launch, Mode::kTogether, false);
+    for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) end_step(rank);
+    release_starts();
+    synchronize();
+    if (repeat < 0) continue;
+    std::int64_t longest = 0;
+    for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) {
+      record.rank_runs[static_cast<std::size_t>(rank)].step_ps.push_back(step(rank));
+      longest = std::max(longest, step(rank));
+    }
+    record.step_ps.push_back(longest);
+  }
+}
+
+void DeviceExecutor::time(RunRecord& record) {
+  outcome_ = {};
+  describe(record);
+  measured_.clear();
+  record.ops.clear();
+  for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) {
+    const std::vector<ProgramOp>& program = plan_.programs().ranks[static_cast<std::size_t>(rank)];
+    std::vector<std::size_t>& indices = measured_.emplace_back(program.size(), SIZE_MAX);
+    for (std::size_t i = 0; i < program.size(); ++i) {
+      if (program[i].empty) continue;
+      indices[i] = record.ops.size();
+      record.ops.push_back(describe_op(rank, static_cast<std::int32_t>(i)));
+    }
+  }
+  load();
+  time_ops(record);
+  time_steps(record);
+  for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) {
+    record.rank_runs[static_cast<std::size_t>(rank)].device_peak_bytes = virtual_ ? 0 : device(rank).peak_bytes();
+  }
+}
+
+RunRecord run_on_devices(const DevicePlan& plan, const std::vector<Device*>& devices, Transport& transport,
+                         const ExecutorOptions& options, const StepWish& wish,
+                         const std::function<void(const StepOutcome&, RunRecord&)>& on_step) {
+  RunRecord record;
+  record.identity.fingerprint = schedule_fingerprint(plan.schedule());
+  record.identity.seed = options.parameter_seed;
+  record.ranks = plan.ranks();
+  record.hardware = devices.front()->hardware();
+  record.hardware.devices = static_cast<std::int32_t>(std::set<Device*>(devices.begin(), devices.end()).size());
+  try {
+    DeviceExecutor executor(plan, devices, transport, options);
+    if (on_step) on_step(executor.run_step(wish), record);
+    if (options.repeats > 0) executor.time(record);
+  } catch (const DeviceFault& fault) {
+    record.failure = {to_string(fault.kind()), fault.why(),   fault.at().rank,
+                      fault.at().position,     fault.at().op, fault.at().kernel};
+    const bool stopped = transport.abort() && fault.kind() != FaultKind::kKernel;
+    if (fault.abandoned() && !stopped) {
+      for (Device* device : devices) device->abandon();
+    }
+  }
+  return record;
+}
+
+}  // namespace longhaul

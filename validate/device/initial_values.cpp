@@ -1,0 +1,139 @@
+#include "validate/device/initial_values.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "sim/schedule/agreement.h"
+#include "validate/cpu/errors.h"
+#include "validate/cpu/ops.h"
+#include "validate/cpu/storage.h"
+
+namespace longhaul {
+namespace {
+
+struct Resident {
+  std::int32_t rank = 0;
+  TensorId id;
+  std::optional<UnitRange> range;
+};
+using UnitKey = std::pair<UnitKind, std::int64_t>;  // unit, layer
+
+bool has_kind(const Schedule& schedule, const std::string& name) {
+  return std::any_of(schedule.tensors.begin(), schedule.tensors.end(),
+                     [&](const TensorKind& kind) { return kind.name == name; });
+}
+
+std::vector<Bf16> rounded(const std::vector<double>& values) {
+  std::vector<Bf16> result;
+  result.reserve(values.size());
+  for (const double value : values) result.push_back(to_bf16(static_cast<float>(value)));
+  return result;
+}
+
+void append(std::vector<std::byte>& bytes, const void* data, std::size_t size) {
+  const auto* from = static_cast<const std::byte*>(data);
+  bytes.insert(bytes.end(), from, from + size);
+}
+
+std::vector<std::byte> parameter_bytes(const std::vector<Bf16>& unit, const UnitRange& range) {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(range.count) * 2);
+  const std::int64_t real =
+      std::clamp<std::int64_t>(static_cast<std::int64_t>(unit.size()) - range.begin, 0, range.count);
+  if (real > 0) std::memcpy(bytes.data(), unit.data() + range.begin, static_cast<std::size_t>(real) * 2);
+  return bytes;
+}
+
+// Master weights alone: the moments behind them are zero, as fresh state is.
+std::vector<std::byte> master_bytes(const std::vector<Bf16>& unit, const UnitRange& range) {
+  std::vector<std::byte> bytes;
+  const auto size = static_cast<std::int64_t>(unit.size());
+  for (std::int64_t i = range.begin; i < range.begin + range.count; ++i) {
+    const float value = i < size ? to_float(unit[static_cast<std::size_t>(i)]) : 0.0F;
+    append(bytes, &value, sizeof(value));
+  }
+  bytes.resize(static_cast<std::size_t>(range.count) * 12, std::byte{0});
+  return bytes;
+}
+
+}  // namespace
+
+std::optional<UnitRange> resident_range(const Schedule& schedule, std::int32_t rank, const TensorId& tensor) {
+  const TensorKind& kind = schedule.tensors[static_cast<std::size_t>(tensor.kind)];
+  if (auto range = unit_range(schedule, rank, tensor, "params", "param_shard")) return range;
+  const std::size_t suffix = kind.name.find("_optimizer_state");
+  if (suffix == std::string::npos) return std::nullopt;
+  const bool sharded = has_kind(schedule, kind.name.substr(0, suffix) + "_param_shard");
+  const char* const name = "optimizer_state";
+  auto range = unit_range(schedule, rank, tensor, sharded ? "" : name, sharded ? name : "");
+  if (!range) return range;
+  const std::int64_t member = range->count == 0 ? 0 : range->begin / range->count;
+  range->count = kind.flat_rows;
+  range->begin = member * kind.flat_rows;
+  return range;
+}
+
+void load_residents(const Schedule& schedule, const std::vector<std::int32_t>& ranks, std::uint64_t parameter_seed,
+                    const StoreBytes& store) {
+  std::map<UnitKey, std::vector<Resident>> by_unit;
+  for (const std::int32_t rank : ranks) {
+    OpInstance outside;
+    outside.rank = rank;
+    outside.chunk = kNoChunk;
+    const ProgramId program = schedule.ranks[static_cast<std::size_t>(rank)].program;
+    for (const TensorRef& ref : schedule.programs[static_cast<std::size_t>(program)].resident) {
+      const TensorId id = resolve(outside, ref);
+      const MemoryCategory category = schedule.tensors[static_cast<std::size_t>(id.kind)].category;
+      const auto range = resident_range(schedule, rank, id);
+      if (range) {
+        by_unit[{range->unit, range->layer}].push_back({rank, id, range});
+      } else if (category == MemoryCategory::kGradients || category == MemoryCategory::kOptimizer) {
+        store(rank, id, std::vector<std::byte>(static_cast<std::size_t>(tensor_bytes(schedule, rank, id))));
+      } else {
+        throw ScheduleError(fmt::format("rank {}: no values for resident {}", rank, tensor_name(schedule, id)));
+      }
+    }
+  }
+  for (const auto& [key, residents] : by_unit) {
+    const std::vector<Bf16> unit = rounded(unit_values(schedule.model, key.first, key.second, parameter_seed));
+    for (const Resident& resident : residents) {
+      const TensorKind& kind = schedule.tensors[static_cast<std::size_t>(resident.id.kind)];
+      const bool state = kind.category == MemoryCategory::kOptimizer;
+      std::vector<std::byte> bytes =
+          state ? master_bytes(unit, *resident.range) : parameter_bytes(unit, *resident.range);
+      store(resident.rank, resident.id, bytes);
+    }
+  }
+}
+
+ParameterValues bf16_parameters(const ModelShape& model, std::uint64_t seed) {
+  ParameterValues values = make_parameters(model, seed);
+  const auto round = [](std::vector<double>& unit) {
+    for (double& value : unit) value = to_float(to_bf16(static_cast<float>(value)));
+  };
+  round(values.embedding);
+  for (std::vector<double>& layer : values.layers) round(layer);
+  round(values.head);
+  return values;
+}
+
+std::vector<std::byte> given_bytes(const Schedule& schedule, const OpInstance& at, const View& view) {
+  const TensorKind& kind = schedule.tensors[static_cast<std::size_t>(view.tensor.kind)];
+  const TensorId id = resolve(at, view.tensor);
+  const std::vector<RowToken> tokens = row_tokens(*at.shape->row_maps[static_cast<std::size_t>(kind.rows)]);
+  std::vector<std::byte> bytes;
+  for (const RowToken& token : tokens) {
+    for (std::int64_t j = 0; j < kind.columns; ++j) {
+      const double value = token.document < 0 ? 0.0 : given_value(id.kind, at.layer, token, j);
+      const Bf16 element = to_bf16(static_cast<float>(value));
+      append(bytes, &element, sizeof(element));
+    }
+  }
+  return bytes;
+}
+
+}  // namespace longhaul

@@ -1,0 +1,350 @@
+#include "validate/device/numerics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "validate/cpu/resident.h"
+
+namespace longhaul {
+namespace {
+
+// One parameter tensor: elements [begin, end) of its unit (order of LayerParameters).
+struct ParameterGroup {
+  std::string name;
+  UnitKind unit = UnitKind::kLayer;
+  std::int64_t begin = 0, end = 0;
+};
+
+std::vector<ParameterGroup> parameter_groups(const ModelShape& model) {
+  std::vector<ParameterGroup> groups;
+  const auto add = [&](const char* name, UnitKind unit, std::int64_t count) {
+    if (count == 0) return;
+    const bool follows = !groups.empty() && groups.back().unit == unit;
+    const std::int64_t begin = follows ? groups.back().end : 0;
+    groups.push_back({name, unit, begin, begin + count});
+  };
+  const LayerParameters layer = layer_parameters(model);
+  add("embedding", UnitKind::kEmbedding, embedding_parameters(model));
+  add("attention_norm", UnitKind::kLayer, layer.attention_norm);
+  add("qkv", UnitKind::kLayer, layer.qkv);
+  add("output", UnitKind::kLayer, layer.output);
+  add("ffn_norm", UnitKind::kLayer, layer.ffn_norm);
+  add("gate_up", UnitKind::kLayer, layer.gate_up);
+  add("down", UnitKind::kLayer, layer.down);
+  add("final_norm", UnitKind::kHead, model.hidden);
+  if (!model.tied_embeddings) add("head", UnitKind::kHead, model.vocab * model.hidden);
+  return groups;
+}
+
+bool is_activation(const std::string& quantity) {
+  return quantity == "O" || quantity == "dQ" || quantity == "dK" || quantity == "dV" || quantity == "loss";
+}
+
+// Sums of squares of one quantity in one layer.
+struct Norm {
+  double difference = 0, reference = 0;
+  std::map<std::int32_t, double> by_rank;  // difference
+  std::int64_t elements = 0;
+  std::vector<bool> seen;
+
+  void add(std::int32_t rank, double difference2) {
+    if (!std::isfinite(difference2)) difference2 = std::numeric_limits<double>::infinity();
+    difference += difference2;
+    by_rank[rank] += difference2;
+  }
+  double error(double floor2) const {
+    const double scale = std::max(reference, floor2);
+    if (scale > 0) return std::sqrt(difference / scale);
+    return difference > 0 ? std::numeric_limits<double>::infinity() : 0;
+  }
+};
+
+float bf16_at(const StepTensor& tensor, std::size_t index) {
+  Bf16 value;
+  std::memcpy(&value, tensor.bytes.data() + 2 * index, 2);
+  return to_float(value);
+}
+
+class Comparison {
+ public:
+  Comparison(const Schedule& schedule, const StepReference& reference)
+      : schedule_(schedule), reference_(reference), order_(*schedule.batch), groups_(parameter_groups(schedule.model)) {
+    const auto layers = static_cast<std::size_t>(schedule.model.layers);
+    activations_.resize(layers, std::vector<Norm>(4));
+    for (std::vector<Norm>& layer : activations_) {
+      for (Norm& norm : layer) norm.seen.resize(static_cast<std::size_t>(order_.rows), false);
+    }
+    for (const ParameterGroup& group : groups_) {
+      parameters_.emplace_back(group.unit == UnitKind::kLayer ? layers : 1);
+      for (Norm& norm : parameters_.back()) norm.seen.resize(static_cast<std::size_t>(group.end - group.begin), false);
+    }
+  }
+
+  std::vector<QuantityNorm> run(const StepOutcome& outcome) {
+    for (const StepTensor& tensor : outcome.tensors) {
+      if (tensor.before_op) continue;
+      const std::string& kind = schedule_.tensors[static_cast<std::size_t>(tensor.id.kind)].name;
+      const ModelShape& model = schedule_.model;
+      if (kind == "attention_output") rows(tensor, 0, 0);
+      if (kind == "qkv_grad") {
+        rows(tensor, 1, 0);
+        rows(tensor, 2, model.q_width());
+        rows(tensor, 3, model.q_width() + model.kv_width());
+      }
+      if (tensor.at != nullptr) continue;
+      if (const auto range = unit_range(schedule_, tensor.rank, tensor.id, "grads", "grad_shard")) {
+        gradients(tensor, *range);
+      }
+    }
+    return collect(outcome);
+  }
+
+ private:
+  const RowTable<float>& table(std::int16_t layer, std::size_t which) const {
+    const StepReference::Layer& of = reference_.layers[static_cast<std::size_t>(layer)];
+    const RowTable<float>* tables[4] = {&of.o, &of.dq, &of.dk, &of.dv};
+    return *tables[which];
+  }
+
+  void rows(const StepTensor& tensor, std::size_t which, std::int64_t column) {
+    const std::int16_t layer = layer_of(tensor);
+    const RowTable<float>& expected = table(layer, which);
+    Norm& norm = activations_[static_cast<std::size_t>(layer)][which];
+    const TensorKind& kind = schedule_.tensors[static_cast<std::size_t>(tensor.id.kind)];
+    const RowMap& map = *schedule_.shape(tensor.rank, tensor.id.chunk).row_maps[static_cast<std::size_t>(kind.rows)];
+    const std::vector<RowToken> tokens = row_tokens(map);
+    double sum = 0;
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      if (tokens[i].document < 0) continue;
+      const std::int64_t row = order_.row(*schedule_.batch, tokens[i]);
+      const float* values = expected.row(row);
+      for (std::int64_t j = 0; j < expected.columns; ++j) {
+        const auto index = i * static_cast<std::size_t>(kind.columns) + static_cast<std::size_t>(column + j);
+        const double apart = static_cast<double>(bf16_at(tensor, index)) - static_cast<double>(values[j]);
+        sum += apart * apart;
+        norm.reference += static_cast<double>(values[j]) * static_cast<double>(values[j]);
+      }
+      norm.elements += expected.columns;
+      norm.seen[static_cast<std::size_t>(row)] = true;
+    }
+    norm.add(tensor.rank, sum);
+  }
+
+  const std::vector<float>& unit_grads(const UnitRange& range) const {
+    switch (range.unit) {
+      case UnitKind::kEmbedding:
+        return reference_.embedding_grads;
+      case UnitKind::kHead:
+        return reference_.head_grads;
+      case UnitKind::kLayer:
+        break;
+    }
+    return reference_.layer_grads[static_cast<std::size_t>(range.layer)];
+  }
+
+  void gradients(const StepTensor& tensor, const UnitRange& range) {
+    const std::vector<float>& expected = unit_grads(range);
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      const ParameterGroup& group = groups_[g];
+      if (group.unit != range.unit) continue;
+      Norm& norm = parameters_[g][static_cast<std::size_t>(range.layer)];
+      const std::int64_t end = std::min(group.end, range.begin + range.count);
+      double sum = 0;
+      for (std::int64_t i = std::max(group.begin, range.begin); i < end; ++i) {
+        const double value = static_cast<double>(expected[static_cast<std::size_t>(i)]);
+        const double apart = static_cast<double>(bf16_at(tensor, static_cast<std::size_t>(i - range.begin))) - value;
+        sum += apart * apart;
+        norm.reference += value * value;
+        ++norm.elements;
+        norm.seen[static_cast<std::size_t>(i - group.begin)] = true;
+      }
+      norm.add(tensor.rank, sum);
+    }
+  }
+
+  // The worst of the layers; `floors` by layer, squared.
+  static QuantityNorm worst_of(const std::string& name, const std::vector<const Norm*>& layers,
+                               const std::vector<double>& floors, bool layered) {
+    QuantityNorm result;
+    result.quantity = name;
+    for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+      const Norm& norm = *layers[layer];
+      result.elements += norm.elements;
+      result.missing += std::count(norm.seen.begin(), norm.seen.end(), false);
+      const double error = norm.error(floors[layer]);
+      if (error < result.error) continue;
+      result.error = error;
+      const auto rank = std::max_element(norm.by_rank.begin(), norm.by_rank.end(),
+                                         [](const auto& a, const auto& b) { return a.second < b.second; });
+      if (rank == norm.by_rank.end()) continue;
+      result.worst =
+          layered ? fmt::format("layer {}, rank {}", layer, rank->first) : fmt::format("rank {}", rank->first);
+    }
+    if (result.missing > 0) {
+      result.error = std::numeric_limits<double>::infinity();
+      result.worst = fmt::format("{} of the reference are held by no rank", result.missing);
+    }
+    return result;
+  }
+
+  std::vector<QuantityNorm> collect(const StepOutcome& outcome) const {
+    std::vector<QuantityNorm> results;
+    QuantityNorm loss;
+    loss.quantity = "loss";
+    loss.elements = 1;
+    loss.error = std::abs(outcome.loss - reference_.loss) / std::abs(reference_.loss);
+    if (!std::isfinite(loss.error)) loss.error = std::numeric_limits<double>::infinity();
+    if (reference_.loss == 0) loss.error = outcome.loss == 0 ? 0 : std::numeric_limits<double>::infinity();
+    results.push_back(loss);
+    const char* names[4] = {"O", "dQ", "dK", "dV"};
+    for (std::size_t which = 0; which < 4; ++which) {
+      std::vector<const Norm*> layers;
+      std::vector<double> floors;
+      for (const std::vector<Norm>& layer : activations_) {
+        layers.push_back(&layer[which]);
+        const bool vanishes = which == 1 || which == 2;
+        floors.push_back(vanishes ? kGradientFloor * kGradientFloor * layer[3].reference : 0);
+      }
+      results.push_back(worst_of(names[which], layers, floors, true));
+    }
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      std::vector<const Norm*> layers;
+      for (const Norm& norm : parameters_[g]) layers.push_back(&norm);
+      results.push_back(worst_of(groups_[g].name, layers, std::vector<double>(layers.size(), 0.0),
+                                 groups_[g].unit == UnitKind::kLayer));
+    }
+    return results;
+  }
+
+  const Schedule& schedule_;
+  const StepReference& reference_;
+  RowOrder order_;
+  std::vector<ParameterGroup> groups_;
+  std::vector<std::vector<Norm>> activations_;  // by layer: O, dQ, dK, dV
+  std::vector<std::vector<Norm>> parameters_;   // by group, layer
+};
+
+RowTable<float> table_of(const Matrix& values) {
+  RowTable<float> table(values.rows(), values.cols());
+  for (std::int64_t i = 0; i < values.rows(); ++i) {
+    for (std::int64_t j = 0; j < values.cols(); ++j) table.row(i)[j] = static_cast<float>(values(i, j));
+    table.seen[static_cast<std::size_t>(i)] = true;
+  }
+  return table;
+}
+
+RowTable<float> columns_of(const RowTable<Bf16>& rows, std::int64_t begin, std::int64_t count) {
+  RowTable<float> table(rows.rows(), count);
+  for (std::int64_t i = 0; i < rows.rows(); ++i) {
+    for (std::int64_t j = 0; j < count; ++j) table.row(i)[j] = to_float(rows.row(i)[begin + j]);
+  }
+  table.seen = rows.seen;
+  return table;
+}
+
+std::vector<float> floats(const std::vector<double>& values) { return {values.begin(), values.end()}; }
+
+}  // namespace
+
+StepWish numerics_wish(const Schedule& schedule) {
+  StepWish wish;
+  wish.released = {"attention_output", "qkv_grad"};
+  for (const TensorKind& kind : schedule.tensors) {
+    if (kind.rows == kFlat && kind.category == MemoryCategory::kGradients) wish.resident.push_back(kind.name);
+  }
+  return wish;
+}
+
+StepWish row_wish(const Schedule& schedule) {
+  StepWish wish = numerics_wish(schedule);
+  wish.released.insert(wish.released.end(), {"qkv", "attention_output_grad"});
+  wish.backward_lse = true;
+  return wish;
+}
+
+StepReference reference_of(const ModelShape&, const Reference& reference) {
+  StepReference result;
+  result.name = "fp64";
+  result.loss = reference.loss;
+  for (const ReferenceLayer& layer : reference.layers) {
+    result.layers.push_back(
+        {table_of(layer.o), table_of(layer.q_grad), table_of(layer.k_grad), table_of(layer.v_grad)});
+  }
+  result.embedding_grads = floats(reference.embedding_grads);
+  result.head_grads = floats(reference.head_grads);
+  for (const std::vector<double>& layer : reference.layer_grads) result.layer_grads.push_back(floats(layer));
+  return result;
+}
+
+StepReference reference_of(const Schedule& undistributed, const StepOutcome& outcome) {
+  const ModelShape& model = undistributed.model;
+  StepReference result;
+  result.name = "undistributed-bf16";
+  result.loss = outcome.loss;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    const auto number = static_cast<std::int16_t>(layer);
+    const RowTable<Bf16> o = gather_rows(undistributed, outcome, "attention_output", number);
+    const RowTable<Bf16> grad = gather_rows(undistributed, outcome, "qkv_grad", number);
+    result.layers.push_back({columns_of(o, 0, model.q_width()), columns_of(grad, 0, model.q_width()),
+                             columns_of(grad, model.q_width(), model.kv_width()),
+                             columns_of(grad, model.q_width() + model.kv_width(), model.kv_width())});
+  }
+  result.embedding_grads.resize(static_cast<std::size_t>(unit_elements(model, UnitKind::kEmbedding)));
+  result.head_grads.resize(static_cast<std::size_t>(unit_elements(model, UnitKind::kHead)));
+  result.layer_grads.resize(static_cast<std::size_t>(model.layers));
+  for (std::vector<float>& layer : result.layer_grads) {
+    layer.resize(static_cast<std::size_t>(unit_elements(model, UnitKind::kLayer)));
+  }
+  for (const StepTensor& tensor : outcome.tensors) {
+    if (tensor.at != nullptr) continue;
+    const auto range = unit_range(undistributed, tensor.rank, tensor.id, "grads", "grad_shard");
+    if (!range) continue;
+    std::vector<float>* into = &result.embedding_grads;
+    if (range->unit == UnitKind::kHead) into = &result.head_grads;
+    if (range->unit == UnitKind::kLayer) into = &result.layer_grads[static_cast<std::size_t>(range->layer)];
+    const auto size = static_cast<std::int64_t>(into->size());
+    for (std::int64_t i = 0; i < range->count && range->begin + i < size; ++i) {
+      (*into)[static_cast<std::size_t>(range->begin + i)] = bf16_at(tensor, static_cast<std::size_t>(i));
+    }
+  }
+  return result;
+}
+
+std::vector<QuantityNorm> relative_errors(const Schedule& schedule, const StepOutcome& outcome,
+                                          const StepReference& reference) {
+  return Comparison(schedule, reference).run(outcome);
+}
+
+std::vector<NumericsResult> judge(const std::vector<QuantityNorm>& errors,
+                                  const std::vector<QuantityNorm>& undistributed, const std::string& reference,
+                                  const NumericsLimits& limits) {
+  std::vector<NumericsResult> results;
+  for (const QuantityNorm& of : errors) {
+    NumericsResult result;
+    result.quantity = of.quantity;
+    result.reference = reference;
+    result.error = of.error;
+    result.elements = of.elements;
+    result.missing = of.missing;
+    result.worst = of.worst;
+    result.limit = limits.activations;
+    const auto same = std::find_if(undistributed.begin(), undistributed.end(),
+                                   [&](const QuantityNorm& other) { return other.quantity == of.quantity; });
+    if (same != undistributed.end()) {
+      result.undistributed_error = same->error;
+      if (!is_activation(of.quantity)) result.limit = limits.gradient_factor * same->error;
+    }
+    result.pass = of.missing == 0 && result.error <= result.limit;
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+}  // namespace longhaul

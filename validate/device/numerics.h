@@ -1,0 +1,61 @@
+// How far a step on a device is from a reference: ||x - ref|| / ||ref|| (Frobenius, in double) of every quantity.
+//
+// Quantities: "loss"; "O", "dQ", "dK", "dV" (gradients of the QKV projection's output); parameter gradients
+// "embedding", "attention_norm", "qkv", "output", "ffn_norm", "gate_up", "down", "final_norm", "head". An error is the
+// worst layer's, over every rank and recompute instance that holds the quantity; a reference element that no rank holds
+// makes it infinite. ||ref|| of dQ and dK counts as at least kGradientFloor ||dV||: where a row sees hardly a key
+// besides its own they vanish, and rounding of terms as large as dV is all that is left.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "validate/cpu/reference.h"
+#include "validate/device/step_rows.h"
+
+namespace longhaul {
+
+inline constexpr double kGradientFloor = 1e-2;
+
+// What the checks read of a step.
+StepWish numerics_wish(const Schedule& schedule);
+// The same and what sampled rows need (row_reference.h).
+StepWish row_wish(const Schedule& schedule);
+
+// What a step is compared with, in reference order: the double-precision step, or a step of an undistributed schedule.
+struct StepReference {
+  std::string name;  // "fp64", "undistributed-bf16"
+  double loss = 0;
+  struct Layer {
+    RowTable<float> o, dq, dk, dv;
+  };
+  std::vector<Layer> layers;
+  std::vector<float> embedding_grads, head_grads;
+  std::vector<std::vector<float>> layer_grads;
+};
+// Values are kept as floats: errors below 1e-7 of a value are not seen.
+StepReference reference_of(const ModelShape& model, const Reference& reference);
+StepReference reference_of(const Schedule& undistributed, const StepOutcome& outcome);
+
+struct QuantityNorm {
+  std::string quantity;
+  double error = 0;
+  std::int64_t elements = 0;  // compared, on every rank that holds them
+  std::int64_t missing = 0;
+  std::string worst;  // "layer 1, rank 3": the layer, and the rank with the largest share of its difference
+};
+std::vector<QuantityNorm> relative_errors(const Schedule& schedule, const StepOutcome& outcome,
+                                          const StepReference& reference);
+
+struct NumericsLimits {
+  double activations = 2e-2;     // O, dQ, dK, dV, loss
+  double gradient_factor = 2.0;  // of the undistributed run's error, for parameter gradients
+};
+// `undistributed`: errors of the undistributed bf16 step against the same reference; empty: parameter gradients are
+// held to the limit of activations.
+std::vector<NumericsResult> judge(const std::vector<QuantityNorm>& errors,
+                                  const std::vector<QuantityNorm>& undistributed, const std::string& reference,
+                                  const NumericsLimits& limits = {});
+
+}  // namespace longhaul

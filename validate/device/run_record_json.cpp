@@ -1,0 +1,467 @@
+// The JSON form of a run record. Keys in a fixed order; lists of times as plain integers.
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <utility>
+
+#include "sim/core/json.h"
+#include "validate/device/run_record.h"
+
+namespace longhaul {
+namespace {
+
+constexpr const char* kFormat = "longhaul-run/1";
+constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+
+const std::vector<std::string>& kind_names() {
+  static const std::vector<std::string> names = {"gemm", "attention", "merge_partials", "elementwise",
+                                                 "move", "optimizer", "collective"};
+  return names;
+}
+
+// Names of an enumeration's values 0 .. count - 1.
+template <class Enum>
+std::vector<std::string> names_of(int count) {
+  std::vector<std::string> names;
+  for (int i = 0; i < count; ++i) names.emplace_back(to_string(static_cast<Enum>(i)));
+  return names;
+}
+const std::vector<std::string>& pass_names() {
+  static const std::vector<std::string> names = names_of<Pass>(static_cast<int>(Pass::kOptimizer) + 1);
+  return names;
+}
+const std::vector<std::string>& function_names() {
+  static const std::vector<std::string> names = names_of<Function>(static_cast<int>(Function::kCrossEntropy) + 1);
+  return names;
+}
+const std::vector<std::string>& collective_kinds() {
+  static const std::vector<std::string> names =
+      names_of<CollectiveKind>(static_cast<int>(CollectiveKind::kExchange) + 1);
+  return names;
+}
+const std::vector<std::string>& placement_names() {
+  static const std::vector<std::string> names = names_of<RankPlacement>(2);
+  return names;
+}
+
+template <class Enum>
+Json name_json(Enum value, const std::vector<std::string>& names) {
+  return names[static_cast<std::size_t>(value)];
+}
+
+// JSON has no infinity: null stands for it.
+Json error_json(double error) { return std::isfinite(error) ? Json(error) : Json(); }
+// 64 bits as text, since JSON numbers of other readers hold 53.
+std::string hash_text(std::uint64_t value) { return fmt::format("{:016x}", value); }
+
+Json identity_json(const RunIdentity& of) {
+  return {{"study", of.study},
+          {"case", of.study_case},
+          {"strategy", of.strategy},
+          {"study_file", of.study_file},
+          {"reductions", of.reductions},
+          {"fingerprint", hash_text(of.fingerprint)},
+          {"seed", hash_text(of.seed)},
+          {"date", of.date},
+          {"git", of.git},
+          {"version", of.version}};
+}
+
+Json hardware_json(const HardwareInfo& of) {
+  return {{"device", of.device},
+          {"devices", of.devices},
+          {"device_memory_bytes", of.device_memory_bytes},
+          {"multiprocessors", of.multiprocessors},
+          {"compute_capability", of.compute_capability},
+          {"driver", of.driver},
+          {"cuda", of.cuda},
+          {"cublas", of.cublas},
+          {"cudnn", of.cudnn},
+          {"nccl", of.nccl},
+          {"sm_clock_mhz", of.sm_clock_mhz},
+          {"memory_clock_mhz", of.memory_clock_mhz},
+          {"sm_clock_before_mhz", of.sm_clock_before_mhz},
+          {"sm_clock_after_mhz", of.sm_clock_after_mhz},
+          {"temperature_before_c", of.temperature_before_c},
+          {"temperature_after_c", of.temperature_after_c}};
+}
+
+Json op_json(const MeasuredOp& of) {
+  return {{"rank", of.rank},
+          {"position", of.position},
+          {"stream", of.stream},
+          {"kind", name_json(of.kind, kind_names())},
+          {"pass", name_json(of.pass, pass_names())},
+          {"function", name_json(of.function, function_names())},
+          {"collective", name_json(of.collective, collective_kinds())},
+          {"segment", of.segment},
+          {"index", of.index},
+          {"layer", of.layer},
+          {"chunk", of.chunk},
+          {"group", of.group},
+          {"label", of.label},
+          {"kernel", of.kernel},
+          {"bytes", of.bytes},
+          {"communication", of.communication},
+          {"start_ps", of.start_ps},
+          {"end_ps", of.end_ps}};
+}
+
+Json rank_json(const RankRun& of) {
+  return {{"rank", of.rank},
+          {"device", of.device},
+          {"resident_bytes", of.resident_bytes},
+          {"planned_peak_bytes", of.planned_peak_bytes},
+          {"arena_bytes", of.arena_bytes},
+          {"scratch_bytes", of.scratch_bytes},
+          {"device_peak_bytes", of.device_peak_bytes},
+          {"step_ps", of.step_ps}};
+}
+
+Json numerics_json(const NumericsResult& of) {
+  return {{"quantity", of.quantity},
+          {"reference", of.reference},
+          {"error", error_json(of.error)},
+          {"undistributed_error", error_json(of.undistributed_error)},
+          {"limit", error_json(of.limit)},
+          {"elements", of.elements},
+          {"missing", of.missing},
+          {"worst", of.worst},
+          {"pass", of.pass}};
+}
+
+// ---- reading
+
+class RecordReader {
+ public:
+  RecordReader(std::string file, Errors& errors) : file_(std::move(file)), errors_(errors) {}
+
+  RunRecord read(const Json& json) {
+    JsonReader in(json, file_, "", errors_);
+    RunRecord record;
+    in.required_choice("format", {kFormat});
+    if (const Json* value = in.required("identity", "an object")) record.identity = identity(*value, in);
+    if (const Json* value = in.required("hardware", "an object")) record.hardware = hardware(*value, in);
+    record.placement = named<RankPlacement>(in, "placement", placement_names());
+    record.ranks = whole<std::int32_t>(in, "ranks", 0);
+    record.warmups = whole<std::int32_t>(in, "warmups", 0);
+    record.repeats = whole<std::int32_t>(in, "repeats", 0);
+    each(in, "rank_runs", [&](JsonReader& item) { record.rank_runs.push_back(rank_run(item)); });
+    each(in, "ops", [&](JsonReader& item) { record.ops.push_back(op(item)); });
+    record.step_ps = integers(in, "step_ps");
+    each(in, "numerics", [&](JsonReader& item) { record.numerics.push_back(numerics(item)); });
+    each(in, "exclusions", [&](JsonReader& item) { record.exclusions.push_back(exclusion(item)); });
+    if (const Json* value = in.required("failure", "an object")) record.failure = failure(*value, in);
+    in.finish();
+    check(record);
+    return record;
+  }
+
+ private:
+  template <class T>
+  static T whole(JsonReader& in, std::string_view key, std::int64_t low) {
+    const std::int64_t high = std::min<std::int64_t>(kMost, std::numeric_limits<T>::max());
+    return static_cast<T>(in.required_integer(key, low, high).value_or(low));
+  }
+  static std::string text(JsonReader& in, std::string_view key) { return in.required_string(key).value_or(""); }
+  static std::uint64_t hash(JsonReader& in, std::string_view key) {
+    const std::string digits = text(in, key);
+    std::uint64_t value = 0;
+    const bool hexadecimal = digits.size() == 16 && digits.find_first_not_of("0123456789abcdef") == std::string::npos;
+    if (!hexadecimal) {
+      in.add_error(key, fmt::format("is \"{}\"", digits), "16 hexadecimal digits");
+      return 0;
+    }
+    for (const char c : digits) value = value * 16 + static_cast<std::uint64_t>(c <= '9' ? c - '0' : c - 'a' + 10);
+    return value;
+  }
+  template <class Enum>
+  static Enum named(JsonReader& in, std::string_view key, const std::vector<std::string>& names) {
+    const std::string name = in.required_choice(key, names).value_or(names.front());
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (names[i] == name) return static_cast<Enum>(i);
+    }
+    return Enum{};
+  }
+  static bool flag(JsonReader& in, std::string_view key) {
+    if (in.required(key, "true or false") == nullptr) return false;
+    return in.boolean(key).value_or(false);
+  }
+  // A number, or null for infinity.
+  static double number(JsonReader& in, std::string_view key) {
+    const Json* value = in.required(key, "a number or null");
+    if (value == nullptr) return 0;
+    if (value->is_null()) return std::numeric_limits<double>::infinity();
+    return in.number(key, 0, std::numeric_limits<double>::max()).value_or(0);
+  }
+  std::vector<std::int64_t> integers(JsonReader& in, std::string_view key) {
+    std::vector<std::int64_t> values;
+    const Json* list = in.required(key, "a list of whole numbers");
+    if (list == nullptr) return values;
+    if (!list->is_array()) {
+      in.add_error(key, "is " + describe(*list), "a list of whole numbers");
+      return values;
+    }
+    for (std::size_t i = 0; i < list->size(); ++i) {
+      const Json& item = (*list)[i];
+      if (item.is_number_integer()) {
+        values.push_back(item.get<std::int64_t>());
+      } else {
+        in.add_error(fmt::format("{}/{}", key, i), "is " + describe(item), "a whole number of picoseconds");
+      }
+    }
+    return values;
+  }
+  std::vector<std::string> texts(JsonReader& in, std::string_view key) {
+    std::vector<std::string> values;
+    const Json* list = in.required(key, "a list of text");
+    if (list == nullptr) return values;
+    if (!list->is_array()) {
+      in.add_error(key, "is " + describe(*list), "a list of text");
+      return values;
+    }
+    for (const Json& item : *list) {
+      if (item.is_string()) {
+        values.push_back(item.get<std::string>());
+      } else {
+        in.add_error(key, "holds " + describe(item), "a list of text");
+      }
+    }
+    return values;
+  }
+  template <class Item>
+  void each(JsonReader& in, std::string_view key, Item&& item) {
+    const Json* list = in.required(key, "a list of objects");
+    if (list == nullptr) return;
+    if (!list->is_array()) {
+      in.add_error(key, "is " + describe(*list), "a list of objects");
+      return;
+    }
+    for (std::size_t i = 0; i < list->size(); ++i) {
+      JsonReader reader((*list)[i], file_, fmt::format("{}/{}", in.child_path(key), i), errors_);
+      item(reader);
+      reader.finish();
+    }
+  }
+
+  RunIdentity identity(const Json& json, JsonReader& outer) {
+    JsonReader in(json, file_, outer.child_path("identity"), errors_);
+    RunIdentity of;
+    of.study = text(in, "study");
+    of.study_case = text(in, "case");
+    of.strategy = text(in, "strategy");
+    of.study_file = text(in, "study_file");
+    of.reductions = texts(in, "reductions");
+    of.fingerprint = hash(in, "fingerprint");
+    of.seed = hash(in, "seed");
+    of.date = text(in, "date");
+    of.git = text(in, "git");
+    of.version = text(in, "version");
+    in.finish();
+    return of;
+  }
+
+  HardwareInfo hardware(const Json& json, JsonReader& outer) {
+    JsonReader in(json, file_, outer.child_path("hardware"), errors_);
+    HardwareInfo of;
+    of.device = text(in, "device");
+    of.devices = whole<std::int32_t>(in, "devices", 1);
+    of.device_memory_bytes = whole<std::int64_t>(in, "device_memory_bytes", 0);
+    of.multiprocessors = whole<std::int32_t>(in, "multiprocessors", 0);
+    of.compute_capability = text(in, "compute_capability");
+    of.driver = text(in, "driver");
+    of.cuda = text(in, "cuda");
+    of.cublas = text(in, "cublas");
+    of.cudnn = text(in, "cudnn");
+    of.nccl = text(in, "nccl");
+    of.sm_clock_mhz = whole<std::int32_t>(in, "sm_clock_mhz", 0);
+    of.memory_clock_mhz = whole<std::int32_t>(in, "memory_clock_mhz", 0);
+    of.sm_clock_before_mhz = whole<std::int32_t>(in, "sm_clock_before_mhz", 0);
+    of.sm_clock_after_mhz = whole<std::int32_t>(in, "sm_clock_after_mhz", 0);
+    of.temperature_before_c = whole<std::int32_t>(in, "temperature_before_c", 0);
+    of.temperature_after_c = whole<std::int32_t>(in, "temperature_after_c", 0);
+    in.finish();
+    return of;
+  }
+
+  MeasuredOp op(JsonReader& in) {
+    MeasuredOp of;
+    of.rank = whole<std::int32_t>(in, "rank", 0);
+    of.position = whole<std::int32_t>(in, "position", 0);
+    of.stream = whole<StreamId>(in, "stream", 0);
+    of.kind = named<OpKind>(in, "kind", kind_names());
+    of.pass = named<Pass>(in, "pass", pass_names());
+    of.function = named<Function>(in, "function", function_names());
+    of.collective = named<CollectiveKind>(in, "collective", collective_kinds());
+    of.segment = whole<SegmentId>(in, "segment", 0);
+    of.index = whole<std::int16_t>(in, "index", 0);
+    of.layer = whole<std::int16_t>(in, "layer", std::numeric_limits<std::int16_t>::min());
+    of.chunk = whole<std::int32_t>(in, "chunk", -1);
+    of.group = whole<GroupId>(in, "group", -1);
+    of.label = text(in, "label");
+    of.kernel = text(in, "kernel");
+    of.bytes = whole<std::int64_t>(in, "bytes", 0);
+    of.communication = flag(in, "communication");
+    of.start_ps = integers(in, "start_ps");
+    of.end_ps = integers(in, "end_ps");
+    return of;
+  }
+
+  RankRun rank_run(JsonReader& in) {
+    RankRun of;
+    of.rank = whole<std::int32_t>(in, "rank", 0);
+    of.device = whole<std::int32_t>(in, "device", 0);
+    of.resident_bytes = whole<std::int64_t>(in, "resident_bytes", 0);
+    of.planned_peak_bytes = whole<std::int64_t>(in, "planned_peak_bytes", 0);
+    of.arena_bytes = whole<std::int64_t>(in, "arena_bytes", 0);
+    of.scratch_bytes = whole<std::int64_t>(in, "scratch_bytes", 0);
+    of.device_peak_bytes = whole<std::int64_t>(in, "device_peak_bytes", 0);
+    of.step_ps = integers(in, "step_ps");
+    return of;
+  }
+
+  NumericsResult numerics(JsonReader& in) {
+    NumericsResult of;
+    of.quantity = text(in, "quantity");
+    of.reference = text(in, "reference");
+    of.error = number(in, "error");
+    of.undistributed_error = number(in, "undistributed_error");
+    of.limit = number(in, "limit");
+    of.elements = whole<std::int64_t>(in, "elements", 0);
+    of.missing = whole<std::int64_t>(in, "missing", 0);
+    of.worst = text(in, "worst");
+    of.pass = flag(in, "pass");
+    return of;
+  }
+
+  Exclusion exclusion(JsonReader& in) {
+    Exclusion of;
+    of.rank = whole<std::int32_t>(in, "rank", -1);
+    of.position = whole<std::int32_t>(in, "position", -1);
+    of.what = text(in, "what");
+    of.reason = text(in, "reason");
+    return of;
+  }
+
+  RunFailure failure(const Json& json, JsonReader& outer) {
+    JsonReader in(json, file_, outer.child_path("failure"), errors_);
+    RunFailure of;
+    of.kind = text(in, "kind");
+    of.message = text(in, "message");
+    of.rank = whole<std::int32_t>(in, "rank", -1);
+    of.position = whole<std::int32_t>(in, "position", -1);
+    of.op = text(in, "op");
+    of.kernel = text(in, "kernel");
+    in.finish();
+    return of;
+  }
+
+  void add(const std::string& path, std::string message, std::string expected) {
+    errors_.push_back({file_, path, std::move(message), std::move(expected), ""});
+  }
+
+  // Lengths and order of times.
+  void check(const RunRecord& record) {
+    const bool whole_run = record.failure.kind.empty();
+    const auto repeats = static_cast<std::size_t>(record.repeats);
+    for (std::size_t i = 0; i < record.ops.size(); ++i) {
+      const MeasuredOp& op = record.ops[i];
+      const std::string path = fmt::format("/ops/{}", i);
+      if (op.rank >= record.ranks)
+        add(path + "/rank", fmt::format("is {}", op.rank), fmt::format("below {}", record.ranks));
+      if (op.start_ps.size() != op.end_ps.size() || (whole_run && op.start_ps.size() != repeats)) {
+        add(path + "/start_ps", fmt::format("has {} times, end_ps has {}", op.start_ps.size(), op.end_ps.size()),
+            fmt::format("one a repeat: {}", record.repeats));
+        continue;
+      }
+      for (std::size_t k = 0; k < op.start_ps.size(); ++k) {
+        if (op.start_ps[k] <= op.end_ps[k]) continue;
+        add(fmt::format("{}/end_ps/{}", path, k), fmt::format("is {}", op.end_ps[k]),
+            fmt::format("at least the start, {}", op.start_ps[k]));
+      }
+    }
+    for (std::size_t i = 0; i < record.rank_runs.size(); ++i) {
+      const std::size_t steps = record.rank_runs[i].step_ps.size();
+      if (whole_run && steps != repeats) {
+        add(fmt::format("/rank_runs/{}/step_ps", i), fmt::format("has {} times", steps),
+            fmt::format("one a repeat: {}", record.repeats));
+      }
+    }
+    if (record.rank_runs.size() != static_cast<std::size_t>(record.ranks) && whole_run) {
+      add("/rank_runs", fmt::format("has {} entries", record.rank_runs.size()),
+          fmt::format("one a rank: {}", record.ranks));
+    }
+  }
+
+  std::string file_;
+  Errors& errors_;
+};
+
+}  // namespace
+
+nlohmann::ordered_json to_json(const RunRecord& record) {
+  Json json;
+  json["format"] = kFormat;
+  json["identity"] = identity_json(record.identity);
+  json["hardware"] = hardware_json(record.hardware);
+  json["placement"] = name_json(record.placement, placement_names());
+  json["ranks"] = record.ranks;
+  json["warmups"] = record.warmups;
+  json["repeats"] = record.repeats;
+  json["rank_runs"] = Json::array();
+  for (const RankRun& rank : record.rank_runs) json["rank_runs"].push_back(rank_json(rank));
+  json["ops"] = Json::array();
+  for (const MeasuredOp& op : record.ops) json["ops"].push_back(op_json(op));
+  json["step_ps"] = record.step_ps;
+  json["numerics"] = Json::array();
+  for (const NumericsResult& result : record.numerics) json["numerics"].push_back(numerics_json(result));
+  json["exclusions"] = Json::array();
+  for (const Exclusion& of : record.exclusions) {
+    json["exclusions"].push_back(
+        {{"rank", of.rank}, {"position", of.position}, {"what", of.what}, {"reason", of.reason}});
+  }
+  const RunFailure& failure = record.failure;
+  json["failure"] = {{"kind", failure.kind},         {"message", failure.message}, {"rank", failure.rank},
+                     {"position", failure.position}, {"op", failure.op},           {"kernel", failure.kernel}};
+  return json;
+}
+
+Expected<RunRecord> run_record_from_json(const nlohmann::ordered_json& json, const std::string& file) {
+  Errors errors;
+  RunRecord record = RecordReader(file, errors).read(json);
+  if (!errors.empty()) return tl::unexpected(std::move(errors));
+  return record;
+}
+
+Expected<RunRecord> read_run_record(const std::string& file) {
+  const Expected<Json> json = read_json_file(file);
+  if (!json) return tl::unexpected(json.error());
+  return run_record_from_json(*json, file);
+}
+
+void write_run_record(const RunRecord& record, const std::string& file) {
+  const std::string temporary = file + ".partial";
+  std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
+  // One op a line: readable, and a tenth of the size of an indented file.
+  Json head = to_json(record);
+  const Json ops = head["ops"];
+  head["ops"] = Json::array();
+  std::string text = head.dump(1);
+  std::string lines;
+  for (const Json& op : ops) lines += (lines.empty() ? "\n  " : ",\n  ") + op.dump();
+  const std::string empty = "\"ops\": []";
+  text.replace(text.find(empty), empty.size(), "\"ops\": [" + lines + (lines.empty() ? "]" : "\n ]"));
+  out << text << '\n';
+  out.close();
+  if (!out || std::rename(temporary.c_str(), file.c_str()) != 0) {
+    std::remove(temporary.c_str());
+    throw LimitError(fmt::format("cannot write {}: {}", file, std::strerror(errno)));
+  }
+}
+
+}  // namespace longhaul
