@@ -6,7 +6,8 @@ namespace longhaul {
 
 void Engine::acquire(std::int32_t rank, std::uint64_t key, std::int64_t bytes, std::uint8_t category, const Op& op) {
   RankMemory& memory = memory_[static_cast<std::size_t>(rank)];
-  LH_ASSERT(memory.tensors.insert(key, false), "rank {} `{}` acquires a tensor twice ({})", rank, op.label,
+  const bool written = bytes == 0;  // no values: there is nothing that a read could meet unwritten
+  LH_ASSERT(memory.tensors.insert(key, written), "rank {} `{}` acquires a tensor twice ({})", rank, op.label,
             describe_key(key));
   memory.hold(bytes, category);
 }

@@ -39,6 +39,7 @@ const std::vector<Named>& cases() {
       {"magi", {1, 16, 1, 1}, 1, false},
       {"skrull", {1, 8, 1, 2}, 1, false},
       {"hybrid-cp", {1, 16, 1, 1}, 1, false},
+      {"dcp", {1, 16, 1, 1}, 1, false},
       {"csbp", {1, 16, 1, 1}, 1, false},
       {"bd-offset-cp", {1, 8, 1, 2}, 1, false},
   };

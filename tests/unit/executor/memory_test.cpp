@@ -102,6 +102,15 @@ TEST(Memory, ChunkListsStandForOneTensorAChunk) {
   EXPECT_DEATH(run(schedule), "`use` reads `t` layer 0 chunk 0 instance 0, which is not written");
 }
 
+// A rank that receives nothing has a tensor without rows: reading it beside others reads nothing.
+TEST(Memory, TensorsOfNoBytesNeedNoWrite) {
+  Schedule schedule = with_tensors({touching("r", {{kT, Access::kRead}, {kU, Access::kWrite}}, {kT, kU}, {kT, kU})});
+  EXPECT_DEATH(run(schedule), "`r` reads `t` layer 0 chunk 0 instance 0, which is not written");
+  schedule.tensors[static_cast<std::size_t>(kT)].flat_rows = 0;
+  schedule.segments.front().ops.front().operands.front().flat_rows = 0;
+  EXPECT_EQ(run(schedule).ranks[0].peak_bytes, 4 + 48);
+}
+
 TEST(MemoryDeathTest, ReadsNeedAnEarlierWrite) {
   // The write on the copy stream ends at 10; without an event the read starts at 0.
   const Schedule schedule = with_tensors(
