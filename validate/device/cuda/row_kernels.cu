@@ -1,0 +1,354 @@
+#include <cuda_bf16.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "kernels/common/check.h"
+#include "validate/device/cuda/row_kernels.h"
+
+namespace longhaul {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kMostSources = 64;
+constexpr unsigned kMostBlocks = 132 * 16;
+
+// What a kernel reads or writes: element (row, column) at data[row * stride + column].
+struct RowsArgument {
+  void* data;
+  const std::int32_t* index;
+  long long stride;
+  int bf16;
+};
+struct Sources {
+  RowsArgument rows[kMostSources];
+  int count;
+};
+struct Extent {
+  unsigned rows, groups;  // groups of V elements a row
+};
+
+__device__ long long first_of(const RowsArgument& rows, unsigned row) {
+  if (rows.index == nullptr) return row * rows.stride;
+  const std::int32_t number = rows.index[row];
+  return number < 0 ? -1 : number * rows.stride;
+}
+
+template <int V>
+struct Values {
+  float of[V];
+};
+
+template <int V>
+__device__ Values<V> load(const RowsArgument& rows, long long at) {
+  Values<V> values;
+  if (rows.bf16 != 0) {
+    const auto* from = static_cast<const __nv_bfloat16*>(rows.data) + at;
+    if constexpr (V == 8) {
+      const uint4 packed = *reinterpret_cast<const uint4*>(from);
+      const unsigned words[4] = {packed.x, packed.y, packed.z, packed.w};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        values.of[2 * i] = __uint_as_float(words[i] << 16);
+        values.of[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000U);
+      }
+    } else {
+      values.of[0] = __bfloat162float(*from);
+    }
+  } else {
+    const float* from = static_cast<const float*>(rows.data) + at;
+    if constexpr (V == 8) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const float4 four = reinterpret_cast<const float4*>(from)[i];
+        values.of[4 * i] = four.x;
+        values.of[4 * i + 1] = four.y;
+        values.of[4 * i + 2] = four.z;
+        values.of[4 * i + 3] = four.w;
+      }
+    } else {
+      values.of[0] = *from;
+    }
+  }
+  return values;
+}
+
+template <int V>
+__device__ void store(const RowsArgument& rows, long long at, const Values<V>& values) {
+  if (rows.bf16 != 0) {
+    auto* to = static_cast<__nv_bfloat16*>(rows.data) + at;
+    if constexpr (V == 8) {
+      __nv_bfloat162 pairs[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) pairs[i] = __floats2bfloat162_rn(values.of[2 * i], values.of[2 * i + 1]);
+      *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(pairs);
+    } else {
+      *to = __float2bfloat16_rn(values.of[0]);
+    }
+  } else {
+    float* to = static_cast<float*>(rows.data) + at;
+    if constexpr (V == 8) {
+      const float* v = values.of;
+      reinterpret_cast<float4*>(to)[0] = make_float4(v[0], v[1], v[2], v[3]);
+      reinterpret_cast<float4*>(to)[1] = make_float4(v[4], v[5], v[6], v[7]);
+    } else {
+      *to = values.of[0];
+    }
+  }
+}
+
+// Calls body(row, first column) for every group of V elements.
+template <int V, class Body>
+__device__ void for_each_group(const Extent& extent, const Body& body) {
+  const unsigned long long total = static_cast<unsigned long long>(extent.rows) * extent.groups;
+  const unsigned long long step = static_cast<unsigned long long>(gridDim.x) * blockDim.x;
+  for (unsigned long long i = blockIdx.x * static_cast<unsigned long long>(blockDim.x) + threadIdx.x; i < total;
+       i += step) {
+    unsigned row, group;
+    if (total <= 0xffffffffULL) {  // 32-bit division is several times faster
+      row = static_cast<unsigned>(i) / extent.groups;
+      group = static_cast<unsigned>(i) - row * extent.groups;
+    } else {
+      row = static_cast<unsigned>(i / extent.groups);
+      group = static_cast<unsigned>(i - static_cast<unsigned long long>(row) * extent.groups);
+    }
+    body(row, static_cast<long long>(group) * V);
+  }
+}
+
+template <int V>
+__global__ void copy_kernel(RowsArgument from, RowsArgument to, Extent extent, int accumulate) {
+  for_each_group<V>(extent, [&](unsigned row, long long column) {
+    const long long source = first_of(from, row);
+    const long long target = first_of(to, row) + column;
+    Values<V> values{};
+    if (source >= 0) values = load<V>(from, source + column);
+    if (accumulate != 0) {
+      const Values<V> before = load<V>(to, target);
+#pragma unroll
+      for (int i = 0; i < V; ++i) values.of[i] += before.of[i];
+    }
+    store<V>(to, target, values);
+  });
+}
+
+template <int V>
+__global__ void fill_kernel(RowsArgument to, Extent extent, float value) {
+  for_each_group<V>(extent, [&](unsigned row, long long column) {
+    Values<V> values;
+#pragma unroll
+    for (int i = 0; i < V; ++i) values.of[i] = value;
+    store<V>(to, first_of(to, row) + column, values);
+  });
+}
+
+template <int V>
+__global__ void sum_kernel(Sources from, RowsArgument to, Extent extent, int accumulate) {
+  for_each_group<V>(extent, [&](unsigned row, long long column) {
+    const long long target = first_of(to, row) + column;
+    Values<V> sum{};
+    if (accumulate != 0) sum = load<V>(to, target);
+    for (int s = 0; s < from.count; ++s) {
+      const long long source = first_of(from.rows[s], row);
+      if (source < 0) continue;
+      const Values<V> values = load<V>(from.rows[s], source + column);
+#pragma unroll
+      for (int i = 0; i < V; ++i) sum.of[i] += values.of[i];
+    }
+    store<V>(to, target, sum);
+  });
+}
+
+// The finaliser of MurmurHash3.
+__device__ unsigned scrambled(unsigned bits) {
+  bits ^= bits >> 16;
+  bits *= 0x85ebca6bU;
+  bits ^= bits >> 13;
+  bits *= 0xc2b2ae35U;
+  return bits ^ (bits >> 16);
+}
+
+template <int V>
+__global__ void noise_kernel(RowsArgument to, Extent extent, unsigned seed) {
+  for_each_group<V>(extent, [&](unsigned row, long long column) {
+    Values<V> values;
+#pragma unroll
+    for (int i = 0; i < V; ++i) {
+      const unsigned bits = scrambled(scrambled(seed + row) + static_cast<unsigned>(column + i));
+      values.of[i] = (static_cast<float>(bits >> 8) * 0x1p-23F - 1.0F) * (1.0F / 64);
+    }
+    store<V>(to, first_of(to, row) + column, values);
+  });
+}
+
+__global__ void rms_scale_kernel(const __nv_bfloat16* x, float* r, long long tokens, int width, float epsilon) {
+  __shared__ float sums[kThreads / 32];
+  for (long long token = blockIdx.x; token < tokens; token += gridDim.x) {
+    const RowsArgument row{const_cast<__nv_bfloat16*>(x + token * width), nullptr, 0, 1};
+    float sum = 0;
+    for (int i = static_cast<int>(threadIdx.x) * 8; i < width; i += kThreads * 8) {
+      const Values<8> values = load<8>(row, i);
+#pragma unroll
+      for (int k = 0; k < 8; ++k) sum += values.of[k] * values.of[k];
+    }
+    for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, offset);
+    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      float total = 0;
+      for (const float part : sums) total += part;
+      r[token] = 1.0F / sqrtf(total / static_cast<float>(width) + epsilon);
+    }
+    __syncthreads();
+  }
+}
+
+__global__ void embedding_kernel(EmbeddingGradient g) {
+  const auto* rows = reinterpret_cast<const __nv_bfloat16*>(g.rows);
+  auto* table = reinterpret_cast<__nv_bfloat16*>(g.table);
+  for (long long i = blockIdx.x; i < g.count; i += gridDim.x) {
+    const int begin = g.first[i], end = g.first[i + 1];
+    __nv_bfloat16* line = table + static_cast<long long>(g.ids[i]) * g.width;
+    for (long long j = threadIdx.x; j < g.width; j += blockDim.x) {
+      float sum = g.accumulate ? __bfloat162float(line[j]) : 0.0F;
+      for (int k = begin; k < end; ++k) {
+        sum += __bfloat162float(rows[static_cast<long long>(g.listed[k]) * g.width + j]);
+      }
+      line[j] = __float2bfloat16_rn(sum);
+    }
+  }
+}
+
+__global__ void gate_kernel(const volatile int* gate) {
+  constexpr unsigned long long kMostNanoseconds = 2'000'000'000ULL;
+  unsigned long long begin = 0, now = 0;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begin));
+  do {
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  } while (*gate == 0 && now - begin < kMostNanoseconds);
+}
+
+RowsArgument argument(const DeviceRows& rows) { return {rows.data, rows.index, rows.stride, rows.bf16 ? 1 : 0}; }
+
+bool tight(const DeviceRows& rows) { return rows.index == nullptr && (rows.stride == rows.columns || rows.rows <= 1); }
+
+// Rows without gaps as one row.
+DeviceRows flat(const DeviceRows& rows) {
+  DeviceRows one = rows;
+  one.columns = rows.rows * rows.columns;
+  one.stride = one.columns;
+  one.rows = 1;
+  return one;
+}
+
+bool grouped(const DeviceRows& rows) {
+  return rows.columns % 8 == 0 && (rows.stride % 8 == 0 || rows.rows <= 1) &&
+         reinterpret_cast<std::uintptr_t>(rows.data) % 16 == 0;
+}
+
+DeviceRows columns_from(const DeviceRows& rows, std::int64_t begin) {
+  DeviceRows rest = rows;
+  rest.columns -= begin;
+  rest.data = static_cast<char*>(rows.data) + begin * (rows.bf16 ? 2 : 4);
+  return rest;
+}
+
+unsigned blocks_for(std::int64_t groups) {
+  return static_cast<unsigned>(std::clamp<std::int64_t>((groups + kThreads - 1) / kThreads, 1, kMostBlocks));
+}
+
+// Calls launch(rows, extent, blocks, V as a constant) for rows that lie alike in `all`: as one row where none has gaps,
+// by eights as far as they go.
+template <class Launch>
+void launch_by_groups(std::vector<DeviceRows> all, const Launch& launch) {
+  if (all.front().rows == 0 || all.front().columns == 0) return;
+  if (std::all_of(all.begin(), all.end(), tight)) {
+    for (DeviceRows& rows : all) rows = flat(rows);
+  }
+  const auto issue = [&](const std::vector<DeviceRows>& part, auto width) {
+    constexpr int kWidth = decltype(width)::value;
+    const std::int64_t groups = part.front().columns / kWidth;
+    const Extent extent{static_cast<unsigned>(part.front().rows), static_cast<unsigned>(groups)};
+    launch(part, extent, blocks_for(part.front().rows * groups), width);
+    LH_CUDA_CHECK(cudaGetLastError());
+  };
+  using One = std::integral_constant<int, 1>;
+  using Eight = std::integral_constant<int, 8>;
+  const std::int64_t body = all.front().columns / 8 * 8;
+  if (all.front().rows == 1 && body > 0 && body < all.front().columns) {
+    std::vector<DeviceRows> most = all, rest;
+    for (DeviceRows& rows : most) rows.columns = body;
+    if (std::all_of(most.begin(), most.end(), grouped)) {
+      for (const DeviceRows& rows : all) rest.push_back(columns_from(rows, body));
+      issue(most, Eight{});
+      issue(rest, One{});
+      return;
+    }
+  }
+  if (std::all_of(all.begin(), all.end(), grouped)) {
+    issue(all, Eight{});
+  } else {
+    issue(all, One{});
+  }
+}
+
+}  // namespace
+
+void copy_rows(const DeviceRows& from, const DeviceRows& to, bool accumulate, cudaStream_t stream) {
+  launch_by_groups({from, to}, [&](const std::vector<DeviceRows>& rows, Extent extent, unsigned blocks, auto width) {
+    copy_kernel<decltype(width)::value>
+        <<<blocks, kThreads, 0, stream>>>(argument(rows[0]), argument(rows[1]), extent, accumulate ? 1 : 0);
+  });
+}
+
+void fill_rows(const DeviceRows& to, float value, cudaStream_t stream) {
+  launch_by_groups({to}, [&](const std::vector<DeviceRows>& rows, Extent extent, unsigned blocks, auto width) {
+    fill_kernel<decltype(width)::value><<<blocks, kThreads, 0, stream>>>(argument(rows[0]), extent, value);
+  });
+}
+
+void sum_rows(const std::vector<DeviceRows>& from, const DeviceRows& to, bool accumulate, cudaStream_t stream) {
+  if (from.empty() || from.size() > kMostSources) {
+    throw std::invalid_argument("sum_rows: " + std::to_string(from.size()) + " sources; supported: 1 to 64");
+  }
+  std::vector<DeviceRows> all = from;
+  all.push_back(to);
+  launch_by_groups(all, [&](const std::vector<DeviceRows>& rows, Extent extent, unsigned blocks, auto width) {
+    Sources sources{};
+    sources.count = static_cast<int>(rows.size()) - 1;
+    for (int i = 0; i < sources.count; ++i) sources.rows[i] = argument(rows[static_cast<std::size_t>(i)]);
+    sum_kernel<decltype(width)::value>
+        <<<blocks, kThreads, 0, stream>>>(sources, argument(rows.back()), extent, accumulate ? 1 : 0);
+  });
+}
+
+void noise_rows(const DeviceRows& to, std::uint32_t seed, cudaStream_t stream) {
+  launch_by_groups({to}, [&](const std::vector<DeviceRows>& rows, Extent extent, unsigned blocks, auto width) {
+    noise_kernel<decltype(width)::value><<<blocks, kThreads, 0, stream>>>(argument(rows[0]), extent, seed);
+  });
+}
+
+void rms_scale(const Bf16* x, float* r, std::int64_t tokens, std::int64_t width, float epsilon, cudaStream_t stream) {
+  if (width % 8 != 0 || reinterpret_cast<std::uintptr_t>(x) % 16 != 0) {
+    throw std::invalid_argument("rms_scale: rows of whole groups of 8 elements at multiples of 16 bytes are supported");
+  }
+  if (tokens == 0) return;
+  const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(tokens, kMostBlocks));
+  rms_scale_kernel<<<blocks, kThreads, 0, stream>>>(reinterpret_cast<const __nv_bfloat16*>(x), r, tokens,
+                                                    static_cast<int>(width), epsilon);
+  LH_CUDA_CHECK(cudaGetLastError());
+}
+
+void embedding_gradient(const EmbeddingGradient& gradient, cudaStream_t stream) {
+  if (gradient.count == 0) return;
+  const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(gradient.count, kMostBlocks * 4));
+  embedding_kernel<<<blocks, kThreads, 0, stream>>>(gradient);
+  LH_CUDA_CHECK(cudaGetLastError());
+}
+
+void hold_at_gate(const int* gate, cudaStream_t stream) {
+  gate_kernel<<<1, 1, 0, stream>>>(gate);
+  LH_CUDA_CHECK(cudaGetLastError());
+}
+
+}  // namespace longhaul
