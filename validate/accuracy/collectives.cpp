@@ -230,6 +230,7 @@ CollectiveAccuracy summarise(const std::vector<CollectiveTable>& tables,
     if (rows > 0) out.groups.push_back(std::move(group));
   }
   for (std::size_t t = 0; t < tables.size(); ++t) out.tables.push_back(table_error(tables[t], t, predictions));
+  for (const PredictedCollective& p : predictions) out.rows.push_back({p.table, p.row, p.predicted, 100 * p.error});
   return out;
 }
 

@@ -53,16 +53,24 @@ struct TableError {
   std::string reason;   // of a table that misses or is not fitted
 };
 
+struct RowError {
+  std::size_t table = 0;                    // index of its table
+  const MeasuredCollective* row = nullptr;  // of the tables that were summed up, which must outlive this
+  NcclTime predicted;
+  double error = 0;  // percent, signed
+};
+
 struct CollectiveAccuracy {
   std::vector<ErrorGroup> groups;
   std::vector<TableError> tables;
+  std::vector<RowError> rows;
 };
 
 CollectiveAccuracy summarise(const std::vector<CollectiveTable>& tables,
                              const std::vector<PredictedCollective>& predictions);
 
-// A table for people, one JSON value, or CSV lines (kind,name,band,rows,median_percent,p90_percent,target_median,
-// target_p90,reason). `strict` may be null.
+// A table for people, one JSON value, or CSV lines (docs/collectives.md): of kind group and table the errors, of kind
+// row each prediction. `strict` may be null.
 std::string accuracy_table(const CollectiveAccuracy& accuracy, const CollectiveAccuracy* strict);
 std::string accuracy_json(const CollectiveAccuracy& accuracy, const CollectiveAccuracy* strict);
 std::string accuracy_csv(const CollectiveAccuracy& accuracy, const CollectiveAccuracy* strict);

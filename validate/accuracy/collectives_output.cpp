@@ -75,21 +75,46 @@ Json part_json(const CollectiveAccuracy& accuracy) {
 
 std::string number(const std::optional<double>& value) { return value ? fmt::format("{:g}", *value) : ""; }
 
+constexpr const char* kGroupColumns =
+    "left_out,kind,name,band,rows,median_percent,p90_percent,target_median,target_p90,reason,";
+constexpr const char* kRowColumns =
+    "line,collective,gpu,n_gpu,n_nodes,size_bytes,measured_us,predicted_us,error_percent,algorithm\n";
+
+// Of a line about several rows: no fields of one.
+std::string without_row(std::vector<std::string> fields) {
+  fields.resize(20);
+  return csv_line(fields) + "\n";
+}
+
+std::string row_csv(const std::string& left_out, const std::string& table, const RowError& error) {
+  const CollectiveRow& row = error.row->row;
+  std::vector<std::string> fields = {left_out, "row", table};
+  fields.resize(10);
+  const std::string algorithm =
+      fmt::format("{} {}", nccl_name(error.predicted.algorithm), nccl_name(error.predicted.protocol));
+  for (const std::string& field :
+       {std::to_string(row.line), std::string(nccl_name(row.collective)), row.gpu, std::to_string(row.ranks),
+        std::to_string(row.nodes), fmt::format("{:.0f}", row.bytes), fmt::format("{}", error.row->measured_us),
+        fmt::format("{:.3f}", error.predicted.total_us()), fmt::format("{:.2f}", error.error), algorithm}) {
+    fields.push_back(field);
+  }
+  return csv_line(fields) + "\n";
+}
+
 void add_csv(std::string& out, const std::string& left_out, const CollectiveAccuracy& accuracy) {
   for (const ErrorGroup& group : accuracy.groups) {
     for (const ErrorBand& band : group.bands) {
       if (band.rows == 0) continue;
-      out += csv_line({left_out, "group", group.name, band.name, std::to_string(band.rows),
-                       fmt::format("{:.2f}", band.median), fmt::format("{:.2f}", band.p90), number(band.target_median),
-                       number(band.target_p90), ""}) +
-             "\n";
+      out += without_row({left_out, "group", group.name, band.name, std::to_string(band.rows),
+                          fmt::format("{:.2f}", band.median), fmt::format("{:.2f}", band.p90),
+                          number(band.target_median), number(band.target_p90), ""});
     }
   }
   for (const TableError& table : accuracy.tables) {
-    out += csv_line({left_out, "table", table.name, "all", std::to_string(table.rows),
-                     fmt::format("{:.2f}", table.median), fmt::format("{:.2f}", table.p90), "", "", table.reason}) +
-           "\n";
+    out += without_row({left_out, "table", table.name, "all", std::to_string(table.rows),
+                        fmt::format("{:.2f}", table.median), fmt::format("{:.2f}", table.p90), "", "", table.reason});
   }
+  for (const RowError& row : accuracy.rows) out += row_csv(left_out, accuracy.tables[row.table].name, row);
 }
 
 }  // namespace
@@ -112,7 +137,7 @@ std::string accuracy_json(const CollectiveAccuracy& accuracy, const CollectiveAc
 }
 
 std::string accuracy_csv(const CollectiveAccuracy& accuracy, const CollectiveAccuracy* strict) {
-  std::string out = "left_out,kind,name,band,rows,median_percent,p90_percent,target_median,target_p90,reason\n";
+  std::string out = std::string(kGroupColumns) + kRowColumns;
   add_csv(out, "table", accuracy);
   if (strict != nullptr) add_csv(out, "twins", *strict);
   return out;

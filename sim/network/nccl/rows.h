@@ -3,7 +3,8 @@
 // Columns: collective,gpu,n_gpu,n_nodes,gpus_per_node,size_bytes; where there fabric,nccl_version,harness,settings
 // ("NCCL_ALGO=NVLS", "NCCL_NVLS_ENABLE=0", separated by blanks) and the measured oop_time_us,ip_time_us. Harnesses:
 // nccl-tests and rccl-tests (a thread or process a GPU), "nccl-tests -g" and "rccl-tests -g" (one thread launches all
-// GPUs of a host), pytorch. Sizes count as nccl-tests prints them. Fabrics joined by '+' ("nvl72+unstated") name the domain and the network between domains.
+// GPUs of a host), pytorch. Sizes count as nccl-tests prints them. Fabrics joined by '+' ("nvl72+unstated") name the
+// domain and the network between domains.
 #pragma once
 
 #include <cstddef>

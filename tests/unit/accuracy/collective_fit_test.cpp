@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "sim/core/csv.h"
 #include "sim/core/data_files.h"
 #include "validate/accuracy/collectives.h"
 
@@ -89,12 +90,16 @@ TEST(CollectiveTables, FaultyOnesAreNamed) {
 // show them: within 2 % for a weak prior pulls a little; within 6 % for what stays of a copy, which only the longest
 // calls tell from what fades.
 TEST(CollectiveFitting, RefindsPlantedConstants) {
-  const std::vector<std::pair<std::string, double>> planted = {
-      {"hopper.ll_step_us", 1.1},          {"hopper.start_us", 6},
-      {"ampere.simple_start_us", 20},      {"ampere.nvls_sync_us", 3.6},
-      {"hopper.reduce_copy_parts", 0.3},   {"ampere.p2p_alone_gbps", 30},
-      {"infiniband.nvls_tree_sync_us", 9}, {"tcpxo.efficiency", 0.8},
-      {"harness.launch_us", 8},            {"harness.launch_channel_us", 0.4}};
+  const std::vector<std::pair<std::string, double>> planted = {{"hopper.ll_step_us", 1.1},
+                                                               {"hopper.start_us", 6},
+                                                               {"ampere.simple_start_us", 20},
+                                                               {"ampere.nvls_sync_us", 3.6},
+                                                               {"hopper.reduce_copy_parts", 0.3},
+                                                               {"ampere.p2p_alone_gbps", 30},
+                                                               {"infiniband.nvls_tree_sync_us", 9},
+                                                               {"tcpxo.efficiency", 0.8},
+                                                               {"harness.launch_us", 8},
+                                                               {"harness.launch_channel_us", 0.4}};
   Eigen::VectorXd places = prior_places();
   for (const auto& [name, value] : planted) {
     places[index_of(name)] = place_of(collective_parameters()[static_cast<std::size_t>(index_of(name))], value);
@@ -165,6 +170,30 @@ TEST(CollectiveFitting, EfficienciesOfNicsStayBelowOne) {
   EXPECT_NEAR(value_at(parameters[i], place_of(parameters[i], 0.9)), 0.9, 1e-12);
 }
 
+// Each prediction is a line of its own; every line has all columns.
+TEST(CollectiveSummary, CsvHoldsEveryPrediction) {
+  RowMachines machines(data_directory());
+  const std::string text =
+      "# hard: odd\ncollective,gpu,n_gpu,n_nodes,gpus_per_node,size_bytes,oop_time_us\n"
+      "all_reduce,H100-80GB,8,1,8,1024,20.5\nalltoall,A100,4,1,8,65536,12\n";
+  const Expected<CollectiveTable> table = parse_collective_table(text, "odd.csv", machines);
+  ASSERT_TRUE(table);
+  const NcclTime ring{NcclAlgorithm::kRing, NcclProtocol::kLl, 1, 10, 5.375};
+  const NcclTime direct{NcclAlgorithm::kDirect, NcclProtocol::kSimple, 1, 18, 0};
+  const CollectiveAccuracy accuracy =
+      summarise({*table}, {{0, &table->rows[0], ring, -0.25}, {0, &table->rows[1], direct, 0.5}});
+  const std::string csv = accuracy_csv(accuracy, nullptr);
+  EXPECT_THAT(csv, testing::StartsWith("left_out,kind,name,band,rows,median_percent,p90_percent,target_median,"
+                                       "target_p90,reason,line,collective,gpu,n_gpu,n_nodes,size_bytes,measured_us,"
+                                       "predicted_us,error_percent,algorithm\n"));
+  EXPECT_THAT(csv, HasSubstr("\ntable,table,odd,all,2,37.50,47.50,,,odd,,,,,,,,,,\n"));
+  EXPECT_THAT(csv, HasSubstr("\ntable,row,odd,,,,,,,,3,all_reduce,H100-80GB,8,1,1024,20.5,15.375,-25.00,ring LL\n"));
+  EXPECT_THAT(csv, HasSubstr("\ntable,row,odd,,,,,,,,4,alltoall,A100,4,1,65536,12,18.000,50.00,direct Simple\n"));
+  Errors errors;  // of lines with more or fewer fields than columns
+  EXPECT_GT(read_csv(csv, "out.csv", errors).rows.size(), 5U);
+  EXPECT_THAT(errors, testing::IsEmpty());
+}
+
 // A table that is predicted twice as slow as measured has 100 % in every band.
 TEST(CollectiveSummary, CountsWhatItIsGiven) {
   std::vector<PredictedCollective> predictions;
@@ -185,6 +214,7 @@ TEST(CollectiveSummary, CountsWhatItIsGiven) {
   }
   EXPECT_THAT(accuracy_table(accuracy, nullptr), HasSubstr("MISS"));
   EXPECT_THAT(accuracy_csv(accuracy, &accuracy), HasSubstr("twins,table,h200_2x8_nebius_allreduce,all,5,100.00"));
+  EXPECT_EQ(accuracy.rows.size(), predictions.size());
   const auto json = nlohmann::json::parse(accuracy_json(accuracy, &accuracy));
   EXPECT_EQ(json["schema"], "accuracy/1");
   EXPECT_EQ(json["leave_one_table_out"]["tables"].size(), tables().size());

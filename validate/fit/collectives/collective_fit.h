@@ -5,8 +5,8 @@
 // do not rule. Levenberg-Marquardt (Eigen) with forward differences. The outcome depends on nothing but its arguments.
 //
 // Twice: first every parameter but those that are `last`, to the rows whose harness does not show (of the table
-// "fitted to the harness alone" none); then, with these held, the `last` ones to the others. So what one thread needs to
-// launch is found from its own tables, and they move nothing else.
+// "fitted to the harness alone" none); then, with these held, the `last` ones to the others. So what one thread needs
+// to launch is found from its own tables, and they move nothing else.
 #pragma once
 
 #include <Eigen/Core>
@@ -27,7 +27,8 @@ struct CollectiveFit {
 // `rows` may be empty: the prior comes out. `start` is where the search begins.
 CollectiveFit fit_collectives(const std::vector<const MeasuredCollective*>& rows, const Eigen::VectorXd& start);
 
-// Rows of all tables that are fitted, wholly or to the harness alone, without those of table `left_out` (its index; -1 leaves none out).
+// Rows of all tables that are fitted, wholly or to the harness alone, without those of table `left_out` (its index; -1
+// leaves none out).
 std::vector<const MeasuredCollective*> fitted_rows(const std::vector<CollectiveTable>& tables, int left_out = -1);
 
 // The text of topologies/nccl.json. The names of the fitted tables are listed in it.

@@ -56,8 +56,8 @@ Expected<CollectiveTable> parse_collective_table(const std::string& text, const 
     }
     const Expected<NcclMachine> machine = machines.machine(row, file);
     if (!machine) return tl::unexpected(machine.error());
-    table.rows.push_back({row, *machine, *row.measured_us, nccl_plan(*machine, call_of(row, *machine)),
-                          !table.harness_only.empty()});
+    table.rows.push_back(
+        {row, *machine, *row.measured_us, nccl_plan(*machine, call_of(row, *machine)), !table.harness_only.empty()});
   }
   if (errors.empty() && table.rows.empty()) errors.push_back({file, "", "holds no rows", "measured times", ""});
   if (!errors.empty()) return tl::unexpected(std::move(errors));

@@ -28,8 +28,8 @@ struct CollectiveTable {
   std::string not_fitted;  // why the constants are not fitted to it ("# not fitted: ..."); empty: they are
   // Why only the costs of the harness are fitted to it ("# fitted to the harness alone: ..."); empty: all are, or none.
   std::string harness_only;
-  std::string hard;        // why it is predicted badly ("# hard: ..."), if it is
-  bool held_out = false;   // our own measurement, kept to check with: listed by itself, never fitted
+  std::string hard;       // why it is predicted badly ("# hard: ..."), if it is
+  bool held_out = false;  // our own measurement, kept to check with: listed by itself, never fitted
   std::vector<MeasuredCollective> rows;
 
   bool fitted() const { return not_fitted.empty() && harness_only.empty(); }  // all constants are, to it

@@ -113,13 +113,13 @@ TEST(CollectiveRows, ReadsEveryColumn) {
 }
 
 TEST(CollectiveRows, HarnessesSayWhoLaunches) {
-  for (const auto& [name, meant] : std::vector<std::pair<std::string, Harness>>{
-           {"", Harness::kNcclTests},
-           {"nccl-tests", Harness::kNcclTests},
-           {"rccl-tests", Harness::kNcclTests},
-           {"nccl-tests -g", Harness::kNcclTestsOneThread},
-           {"RCCL-tests -g", Harness::kNcclTestsOneThread},
-           {"pytorch", Harness::kPyTorch}}) {
+  for (const auto& [name, meant] :
+       std::vector<std::pair<std::string, Harness>>{{"", Harness::kNcclTests},
+                                                    {"nccl-tests", Harness::kNcclTests},
+                                                    {"rccl-tests", Harness::kNcclTests},
+                                                    {"nccl-tests -g", Harness::kNcclTestsOneThread},
+                                                    {"RCCL-tests -g", Harness::kNcclTestsOneThread},
+                                                    {"pytorch", Harness::kPyTorch}}) {
     const auto rows = parse_collective_rows(
         std::string(kHeader) + "all_reduce,H100-80GB,8,1,8,1024,1,,nvlink,," + name + ",\n", "t.csv");
     ASSERT_TRUE(rows) << name;
