@@ -73,7 +73,8 @@ void read_measured(JsonReader& parent, AttentionLibrary& library) {
   }
   library.measured_peak_flops_per_second =
       reader.required_number("bf16_dense_flops_per_second", 1e9, 1e18).value_or(1e9);
-  library.measured_multiprocessors = static_cast<int>(reader.required_integer("multiprocessors", 1, 100'000).value_or(1));
+  library.measured_multiprocessors =
+      static_cast<int>(reader.required_integer("multiprocessors", 1, 100'000).value_or(1));
   reader.finish();
 }
 
@@ -175,8 +176,8 @@ double library_attention_seconds(const AttentionLibrary& library, const DeviceSp
   const double visited = forward ? work.forward_pairs : work.backward_pairs;
   const double tail = work.pairs < work.all_pairs ? pass.masked_tail_tiles * visited / tiles : 0;
   const double even = heads / device.multiprocessors;
-  const double seconds = pass.seconds_per_call + width * (pair * (visited * even + tail) +
-                                                          pass.seconds_per_tile * slower_clock * tiles * even);
+  const double seconds = pass.seconds_per_call +
+                         width * (pair * (visited * even + tail) + pass.seconds_per_tile * slower_clock * tiles * even);
   // bf16: Q and O, K and V; the backward pass also reads dO and writes dQ, dK, dV.
   const double passes = forward ? 2 : 4;
   const double bytes = 2 * static_cast<double>(head_dim) * passes *

@@ -7,9 +7,9 @@
 // data sheet's bandwidth. Constants are per head of dimension 128 and scale with the dimension.
 //
 // Other generations than the measured one: the part of a pair's time that its matrix products need at the rate that
-// the library's instructions reach (`matrix_share` of the peak) scales with that rate, the rest (softmax, loads) and the
-// tiles' own time with the clock of the multiprocessors. FlashAttention-2 issues mma.sync: all of an A100's rate, about
-// 63 % of Hopper's (arXiv 2402.13499). A generation without a share cannot run the library.
+// the library's instructions reach (`matrix_share` of the peak) scales with that rate, the rest (softmax, loads) and
+// the tiles' own time with the clock of the multiprocessors. FlashAttention-2 issues mma.sync: all of an A100's rate,
+// about 63 % of Hopper's (arXiv 2402.13499). A generation without a share cannot run the library.
 //
 // Files: topologies/devices/attention/NAME.json, schema topologies/attention-library.schema.json, which name the data
 // of every constant. Units: seconds. Residuals are measured / predicted - 1 over all rows that were fitted.

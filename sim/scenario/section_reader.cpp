@@ -233,8 +233,8 @@ void read_overlap(const Placed& placed, const std::string& file, Overlap& overla
   reader.finish();
 }
 
-void read_attention_library_name(const Placed& placed, const std::string& file,
-                                 std::optional<GpuGeneration> generation, std::string& name, Errors& errors) {
+void read_attention_library_name(const Placed& placed, const std::string& file, std::optional<GpuGeneration> generation,
+                                 std::string& name, Errors& errors) {
   if (placed.value == nullptr) return;
   const Json holder = {{"attention_library", *placed.value}};
   JsonReader reader(holder, file, placed.path.substr(0, placed.path.rfind('/')), errors);

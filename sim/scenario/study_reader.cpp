@@ -264,8 +264,8 @@ Json resolved_study(const std::string& name, const std::vector<ReadCase>& cases,
 
 const std::vector<std::string>& case_keys() {
   static const std::vector<std::string> keys = {
-      "attention_library", "baseline", "documents", "gpus", "layout", "model",
-      "name", "objective", "overlap", "strategies", "topology", "training"};
+      "attention_library", "baseline", "documents",  "gpus",     "layout",  "model", "name",
+      "objective",         "overlap",  "strategies", "topology", "training"};
   return keys;
 }
 

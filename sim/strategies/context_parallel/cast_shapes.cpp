@@ -1,32 +1,63 @@
 #include <algorithm>
 #include <map>
+#include <numeric>
+#include <utility>
 
 #include "sim/strategies/context_parallel/placed.h"
 
 namespace longhaul {
 namespace {
 
-// The rows that a rank receives, dealt to `stages` in order of arrival so that their numbers differ by at most one.
+// A run of received rows: where it stands here (row is set last) and at its owner.
+struct CastRun {
+  PlacedShard placed, source;
+};
+
+// Rows of one stage as they arrive: by senders, then by their local rows.
+ReceivedRows in_order_of_arrival(std::vector<CastRun> runs) {
+  std::sort(runs.begin(), runs.end(), [](const CastRun& a, const CastRun& b) {
+    return a.source.rank != b.source.rank ? a.source.rank < b.source.rank : a.source.row < b.source.row;
+  });
+  ReceivedRows part;
+  for (CastRun& run : runs) {
+    run.placed.row = part.rows;
+    part.rows += run.placed.shard.tokens;
+    part.shards.push_back(run.placed);
+    part.sources.push_back(run.source);
+  }
+  return part;
+}
+
+// The rows that a rank receives, dealt to `stages` in order of documents and tokens, as MagiAttention cuts the key
+// ranges that a rank lacks, so that their numbers differ by at most one. In order of senders a stage would have a few
+// of them alone, whose links would be the others' bottleneck.
 std::vector<ReceivedRows> split_rows(const ReceivedRows& received, int stages) {
-  std::vector<ReceivedRows> parts(static_cast<std::size_t>(stages));
+  std::vector<std::size_t> order(received.shards.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    const Shard& x = received.shards[a].shard;
+    const Shard& y = received.shards[b].shard;
+    return x.document != y.document ? x.document < y.document : x.prefix < y.prefix;
+  });
+  std::vector<std::vector<CastRun>> runs(static_cast<std::size_t>(stages));
   std::int64_t row = 0;
-  for (std::size_t i = 0; i < received.shards.size(); ++i) {
+  for (const std::size_t i : order) {
     const PlacedShard& placed = received.shards[i];
     for (std::int64_t done = 0; done < placed.shard.tokens;) {
       const std::int64_t stage = row * stages / received.rows;
       const std::int64_t end = ((stage + 1) * received.rows + stages - 1) / stages;  // first row of the next stage
       const std::int64_t tokens = std::min(placed.shard.tokens - done, end - row);
-      ReceivedRows& part = parts[static_cast<std::size_t>(stage)];
       Shard shard = placed.shard;
       shard.prefix += done;
       shard.tokens = tokens;
-      part.shards.push_back({shard, part.rows, placed.rank});
-      part.sources.push_back({shard, received.sources[i].row + done, placed.rank});
-      part.rows += tokens;
+      runs[static_cast<std::size_t>(stage)].push_back(
+          {{shard, 0, placed.rank}, {shard, received.sources[i].row + done, placed.rank}});
       done += tokens;
       row += tokens;
     }
   }
+  std::vector<ReceivedRows> parts;
+  for (std::vector<CastRun>& of_stage : runs) parts.push_back(in_order_of_arrival(std::move(of_stage)));
   return parts;
 }
 

@@ -57,7 +57,8 @@ void add_flashcp_strategy(std::vector<Strategy>& list) {
   flashcp.name = "flashcp";
   flashcp.baseline = "allgather-cp";
   flashcp.family = StrategyFamily::kContext;
-  flashcp.option_keys = {"imbalance_limit", "cut_rule", "count_per_doc_pairs", "choose", "per_doc", "exchange",
+  flashcp.option_keys = {"imbalance_limit", "cut_rule", "count_per_doc_pairs",
+                         "choose",          "per_doc",  "exchange",
                          "overlap",         "split",    "copies"};
   flashcp.check_options = [](const Json& options, const std::string& file, const std::string& path, Errors& errors) {
     JsonReader reader(options, file, path, errors);

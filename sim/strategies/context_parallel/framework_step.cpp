@@ -84,13 +84,39 @@ FrameworkCallShape call_shape(const std::vector<CallPart>& parts, int call,
   return shape;
 }
 
-// Rows of [0, rows) that `taken` does not list.
-RowListPtr rest_of(const RowList& taken, std::int64_t rows) {
-  std::vector<RowSpan> sorted = taken.spans;
-  std::sort(sorted.begin(), sorted.end(), [](const RowSpan& a, const RowSpan& b) { return a.begin < b.begin; });
+// Copies of shards, in order of their targets; those that adjoin on both sides are one.
+class CopyBuilder {
+ public:
+  void add(std::int64_t from, std::int64_t to, std::int64_t rows) { copies_.push_back({{from, rows}, {to, rows}}); }
+  std::vector<SliceCopy> take() {
+    std::sort(copies_.begin(), copies_.end(),
+              [](const SliceCopy& a, const SliceCopy& b) { return a.to.begin < b.to.begin; });
+    std::vector<SliceCopy> joined;
+    for (const SliceCopy& copy : copies_) {
+      SliceCopy* last = joined.empty() ? nullptr : &joined.back();
+      if (last != nullptr && last->from.begin + last->from.count == copy.from.begin &&
+          last->to.begin + last->to.count == copy.to.begin) {
+        last->from.count += copy.from.count;
+        last->to.count += copy.to.count;
+      } else {
+        joined.push_back(copy);
+      }
+    }
+    return joined;
+  }
+
+ private:
+  std::vector<SliceCopy> copies_;
+};
+
+// Rows of [0, rows) that no copy takes.
+RowListPtr rest_of(const std::vector<SliceCopy>& copies, std::int64_t rows) {
+  std::vector<RowSpan> taken;
+  for (const SliceCopy& copy : copies) taken.push_back(copy.from);
+  std::sort(taken.begin(), taken.end(), [](const RowSpan& a, const RowSpan& b) { return a.begin < b.begin; });
   std::vector<RowSpan> rest;
   std::int64_t row = 0;
-  for (const RowSpan& span : sorted) {
+  for (const RowSpan& span : taken) {
     rest.push_back({row, span.begin - row});
     row = span.begin + span.count;
   }
@@ -102,7 +128,7 @@ RowListPtr rest_of(const RowList& taken, std::int64_t rows) {
 std::map<DocumentId, std::int64_t> order_all(const GatheredRows& gathered, FrameworkGatherShape& shape) {
   std::map<DocumentId, std::int64_t> base;
   std::vector<RowRun> runs;
-  CopyLists copy, none;
+  CopyBuilder copy;
   std::int64_t row = 0;
   for (const auto& [document, shards] : gathered.of_document) {
     base[document] = row;
@@ -112,9 +138,8 @@ std::map<DocumentId, std::int64_t> order_all(const GatheredRows& gathered, Frame
     row += tokens;
   }
   shape.ordered_rows = make_row_map(std::move(runs));
-  set_copy(shape.gathered_source, shape.gathered_target, copy);
-  set_copy(shape.local_source, shape.local_target, none);
-  shape.gathered_zero = rest_of(*shape.gathered_source, shape.gathered_rows->rows);
+  shape.gathered = copy.take();
+  shape.gathered_zero = rest_of(shape.gathered, shape.gathered_rows->rows);
   return base;
 }
 
@@ -129,7 +154,7 @@ std::map<DocumentId, std::int64_t> order_needed(const GatheredRows& gathered, co
   }
   std::map<DocumentId, std::int64_t> base;
   std::vector<RowRun> runs;
-  CopyLists remote, local;
+  CopyBuilder remote, local;
   std::int64_t row = 0;
   for (const auto& [document, end] : ends) {
     base[document] = row;
@@ -148,15 +173,17 @@ std::map<DocumentId, std::int64_t> order_needed(const GatheredRows& gathered, co
     local.add(placed.row, base.at(placed.shard.document) + placed.shard.prefix, placed.shard.tokens);
   }
   shape.ordered_rows = make_row_map(std::move(runs));
-  set_copy(shape.gathered_source, shape.gathered_target, remote);
-  set_copy(shape.local_source, shape.local_target, local);
+  shape.gathered = remote.take();
+  shape.local = local.take();
   shape.gathered_zero = make_row_list({{0, shape.gathered_rows->rows}});
   return base;
 }
 
 }  // namespace
 
-bool framework_copies(const StrategyRequest& request) { return request.options.value("copies", "fused") == "framework"; }
+bool framework_copies(const StrategyRequest& request) {
+  return request.options.value("copies", "fused") == "framework";
+}
 
 std::optional<std::string> check_copies(JsonReader& reader) { return reader.choice("copies", {"fused", "framework"}); }
 
@@ -190,9 +217,10 @@ PlannedStep plan_framework_step(const StrategyRequest& request, std::vector<CpPl
   for (const CpPlan& plan : plans) {
     shapes.push_back(framework_shapes(plan, style));
     for (const FrameworkGatherShape& shape : shapes.back()) {
+      config.gathered_slices = std::max(config.gathered_slices, shape.gathered.size());
+      config.local_slices = std::max(config.local_slices, shape.local.size());
       for (const FrameworkCallShape& call : shape.calls) {
-        const auto slices = static_cast<int>(std::min<std::size_t>(call.slices.size(), kMostSliceLaunches));
-        config.slice_launches = std::max(config.slice_launches, slices);
+        config.call_slices = std::max(config.call_slices, call.slices.size());
       }
     }
   }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "sim/strategies/context_parallel/batch_plans.h"
+#include "sim/strategies/context_parallel/framework_step.h"
 #include "sim/strategies/context_parallel/ring_shapes.h"
 #include "sim/strategies/families.h"
 #include "sim/strategies/step/context_step.h"
@@ -36,6 +37,10 @@ Planned plan_ring(const StrategyRequest& request, const SequencePlanner& planner
   return planned;
 }
 
+RingFlavor open_flavor(const StrategyRequest& request) {
+  return framework_copies(request) ? RingFlavor::kFramework : RingFlavor::kRingFlashAttention;
+}
+
 Strategy ring_strategy(std::string name) {
   Strategy strategy;
   strategy.baseline = strategy.name = std::move(name);
@@ -46,25 +51,32 @@ Strategy ring_strategy(std::string name) {
 }  // namespace
 
 void add_ring_strategies(std::vector<Strategy>& list) {
-  const char* bf16_gradients = "gradients of keys and values travel in bf16; ring-flash-attention carries them in fp32";
+  const char* bf16_gradients =
+      "gradients of keys and values travel in bf16; ring-flash-attention carries them in fp32 (copies: framework)";
   Strategy zigzag = ring_strategy("zigzag-cp");
   zigzag.note = bf16_gradients;
-  zigzag.option_keys = {"cut"};
+  zigzag.option_keys = {"copies", "cut"};
   zigzag.check_options = [](const Json& options, const std::string& file, const std::string& path, Errors& errors) {
     JsonReader reader(options, file, path, errors);
     reader.choice("cut", {"document", "sequence"});
+    check_copies(reader);
   };
   // Every document cut in 2N chunks and padded to them, or the packed sequence as if it were one document.
   zigzag.plan = [](const StrategyRequest& request) {
     const bool sequence = request.options.value("cut", "document") == "sequence";
-    return plan_ring(request, sequence ? plan_allgather_cp : plan_zigzag_cp, RingFlavor::kRingFlashAttention);
+    return plan_ring(request, sequence ? plan_allgather_cp : plan_zigzag_cp, open_flavor(request));
   };
   list.push_back(std::move(zigzag));
 
   Strategy ring = ring_strategy("ring-cp");
   ring.note = bf16_gradients;
   ring.plan = [](const StrategyRequest& request) {
-    return plan_ring(request, plan_contiguous_cp, RingFlavor::kRingFlashAttention);
+    return plan_ring(request, plan_contiguous_cp, open_flavor(request));
+  };
+  ring.option_keys = {"copies"};
+  ring.check_options = [](const Json& options, const std::string& file, const std::string& path, Errors& errors) {
+    JsonReader reader(options, file, path, errors);
+    check_copies(reader);
   };
   list.push_back(std::move(ring));
 

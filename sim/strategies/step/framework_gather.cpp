@@ -14,7 +14,9 @@ const char* const kNames[2] = {"k", "v"};
 }  // namespace
 
 FrameworkGatherScheme::FrameworkGatherScheme(const FrameworkGatherConfig& config) : config_(config) {
-  config_.slice_launches = std::clamp(config.slice_launches, 1, kMostSliceLaunches);
+  for (std::size_t* slices : {&config_.gathered_slices, &config_.local_slices, &config_.call_slices}) {
+    *slices = std::clamp<std::size_t>(*slices, 1, kMostSliceLaunches);
+  }
 }
 
 void FrameworkGatherScheme::declare(ScheduleBuilder& builder, const ModelShape& model,
@@ -25,10 +27,11 @@ void FrameworkGatherScheme::declare(ScheduleBuilder& builder, const ModelShape& 
   role_ = builder.role("context");
   for (EventSlot* event : {&packed_, &arrived_, &returned_event_}) *event = builder.event();
   for (RowMapSlot* map : {&send_map_, &gathered_map_, &ordered_map_}) *map = builder.row_map_slot();
-  for (RowListSlot* list : {&send_rows_, &sent_part_, &padding_part_, &gathered_source_, &gathered_target_,
-                            &local_source_, &local_target_, &gathered_zero_}) {
+  for (RowListSlot* list : {&send_rows_, &sent_part_, &padding_part_, &gathered_zero_}) {
     *list = builder.row_list_slot();
   }
+  gathered_slices_ = declare_slices(config_.gathered_slices);
+  if (config_.own_rows) local_slices_ = declare_slices(config_.local_slices);
   const RowMapSlot rows = builder.schedule.tensors[static_cast<std::size_t>(tensors.qkv)].rows;
   lse_ = builder.tensor("lse", rows, model.q_heads, ElementType::kFp32, MemoryCategory::kActivations);
   const auto add = [&](const std::string& name, RowMapSlot map, std::int64_t width, MemoryCategory category) {
@@ -56,16 +59,22 @@ void FrameworkGatherScheme::declare(ScheduleBuilder& builder, const ModelShape& 
     one.query_rows = builder.row_list_slot();
     one.slices = builder.row_list_slot();
     one.keys = builder.row_map_slot();
-    for (int launch = 0; launch < config_.slice_launches; ++launch) {
-      one.from.push_back(builder.row_list_slot());
-      one.to.push_back(builder.row_list_slot());
-    }
+    one.added = declare_slices(config_.call_slices);
     for (int t = 0; t < 2; ++t) {
       const std::string name = std::string(kNames[t]) + "_call" + std::to_string(i);
       if (config_.sliced) one.copy[t] = add(name, one.keys, model.kv_width(), MemoryCategory::kKeyValue);
       one.grad[t] = add(name + "_grad", one.keys, model.kv_width(), MemoryCategory::kKeyValue);
     }
   }
+}
+
+FrameworkGatherScheme::Slices FrameworkGatherScheme::declare_slices(std::size_t launches) const {
+  Slices slots;
+  for (std::size_t launch = 0; launch < launches; ++launch) {
+    slots.from.push_back(builder_->row_list_slot());
+    slots.to.push_back(builder_->row_list_slot());
+  }
+  return slots;
 }
 
 // K (0) or V (1) columns of a qkv-shaped tensor.
@@ -123,16 +132,23 @@ void FrameworkGatherScheme::order(SegmentWriter& w, std::uint8_t instance) const
           .releases({layer_tensor(gathered_[t], instance)});
     }
   }
-  for (int which = 0; which < 2; ++which) {
-    std::vector<View> pairs = {buffer_columns(source, instance, true, Access::kRead, which, gathered_source_),
-                               whole_of(ordered_[which], instance, true, Access::kWrite, gathered_target_)};
-    if (config_.own_rows) {
-      pairs.push_back(own_columns(qkv, Access::kRead, which, local_source_));
-      pairs.push_back(whole_of(ordered_[which], instance, true, Access::kWrite, local_target_));
+  for (std::size_t i = 0; i < gathered_slices_.from.size(); ++i) {
+    std::vector<View> pairs;
+    for (int which = 0; which < 2; ++which) {
+      pairs.push_back(buffer_columns(source, instance, true, Access::kRead, which, gathered_slices_.from[i]));
+      pairs.push_back(whole_of(ordered_[which], instance, true, Access::kWrite, gathered_slices_.to[i]));
     }
-    w.move(std::string(kNames[which]) + "_order", std::move(pairs))
-        .waits(arrived_)
-        .acquires({layer_tensor(ordered_[which], instance)});
+    w.move("kv_order", std::move(pairs));
+    if (i > 0) continue;
+    w.waits(arrived_).acquires({layer_tensor(ordered_[0], instance), layer_tensor(ordered_[1], instance)});
+  }
+  for (std::size_t i = 0; i < local_slices_.from.size(); ++i) {
+    std::vector<View> pairs;
+    for (int which = 0; which < 2; ++which) {
+      pairs.push_back(own_columns(qkv, Access::kRead, which, local_slices_.from[i]));
+      pairs.push_back(whole_of(ordered_[which], instance, true, Access::kWrite, local_slices_.to[i]));
+    }
+    w.move("kv_order_own", std::move(pairs));
   }
   for (int t = 0; t < buffers(); ++t) w.releases({layer_tensor(source[t], instance)});
 }
@@ -162,11 +178,14 @@ void FrameworkGatherScheme::attend(SegmentWriter& w, int index, const ForwardMod
   const Call& one = call(index);
   const std::string number = std::to_string(index);
   if (config_.sliced) {
-    for (int which = 0; which < 2; ++which) {
-      w.move(std::string(kNames[which]) + "_slices" + number,
-             {whole_of(ordered_[which], i, true, Access::kRead, one.slices),
-              whole_of(one.copy[which], i, true, Access::kWrite)})
-          .acquires({layer_tensor(one.copy[which], i)});
+    for (std::size_t slice = 0; slice < one.added.from.size(); ++slice) {
+      std::vector<View> pairs;
+      for (int which = 0; which < 2; ++which) {
+        pairs.push_back(whole_of(ordered_[which], i, true, Access::kRead, one.added.to[slice]));
+        pairs.push_back(whole_of(one.copy[which], i, true, Access::kWrite, one.added.from[slice]));
+      }
+      w.move("kv_slices" + number, std::move(pairs));
+      if (slice == 0) w.acquires({layer_tensor(one.copy[0], i), layer_tensor(one.copy[1], i)});
     }
   }
   Op op = attention_op(index, i);
@@ -183,8 +202,7 @@ void FrameworkGatherScheme::forward(SegmentWriter& w, const ForwardMode& mode) {
   order(w, i);
   for (int index = 0; index < kFrameworkCalls; ++index) attend(w, index, mode);
   const TensorRef output = layer_tensor(tensors_.attention_output, i);
-  w.move("outputs_join",
-         {whole_of(output_parts_, 0, false, Access::kRead), builder_->whole(output, Access::kWrite)})
+  w.move("outputs_join", {whole_of(output_parts_, 0, false, Access::kRead), builder_->whole(output, Access::kWrite)})
       .acquires({output})
       .releases({chunk_tensor(output_parts_)})
       .releases_if(!mode.keep, {layer_tensor(tensors_.qkv, i), layer_tensor(lse_, i), layer_tensor(ordered_[0], i),
@@ -194,12 +212,11 @@ void FrameworkGatherScheme::forward(SegmentWriter& w, const ForwardMode& mode) {
 // dK and dV of all rows += those of the call, a launch a slice and tensor.
 void FrameworkGatherScheme::add_slices(SegmentWriter& w, int index) const {
   const Call& one = call(index);
-  for (int launch = 0; launch < config_.slice_launches; ++launch) {
-    const auto at = static_cast<std::size_t>(launch);
+  for (std::size_t i = 0; i < one.added.from.size(); ++i) {
     for (int which = 0; which < 2; ++which) {
       w.elementwise(std::string("d") + kNames[which] + "_add", Function::kAccumulate,
-                    {whole_of(one.grad[which], 0, false, Access::kRead, one.from[at]),
-                     whole_of(ordered_grad_[which], 0, false, Access::kAccumulate, one.to[at])});
+                    {whole_of(one.grad[which], 0, false, Access::kRead, one.added.from[i]),
+                     whole_of(ordered_grad_[which], 0, false, Access::kAccumulate, one.added.to[i])});
     }
   }
   w.releases({chunk_tensor(one.grad[0]), chunk_tensor(one.grad[1])});
@@ -209,8 +226,7 @@ void FrameworkGatherScheme::attend_backward(SegmentWriter& w, int index, const F
   const std::uint8_t i = mode.instance;
   const Call& one = call(index);
   const std::string number = std::to_string(index);
-  w.elementwise("dq_zero" + number, Function::kZero,
-                {whole_of(dq_parts_, 0, false, Access::kWrite, one.query_rows)});
+  w.elementwise("dq_zero" + number, Function::kZero, {whole_of(dq_parts_, 0, false, Access::kWrite, one.query_rows)});
   if (index == 0) w.acquires({chunk_tensor(dq_parts_)});
   for (int which = 0; which < 2; ++which) {
     w.elementwise(std::string("d") + kNames[which] + "_zero" + number, Function::kZero,
@@ -239,10 +255,13 @@ void FrameworkGatherScheme::return_gradients(SegmentWriter& w) const {
                   {whole_of(gathered_grad_[t], 0, false, Access::kWrite, gathered_zero_)})
         .acquires({chunk_tensor(gathered_grad_[t])});
   }
-  for (int which = 0; which < 2; ++which) {
-    w.move(std::string("d") + kNames[which] + "_unorder",
-           {whole_of(ordered_grad_[which], 0, false, Access::kRead, gathered_target_),
-            buffer_columns(gathered_grad_, 0, false, Access::kWrite, which, gathered_source_)});
+  for (std::size_t i = 0; i < gathered_slices_.from.size(); ++i) {
+    std::vector<View> pairs;
+    for (int which = 0; which < 2; ++which) {
+      pairs.push_back(whole_of(ordered_grad_[which], 0, false, Access::kRead, gathered_slices_.to[i]));
+      pairs.push_back(buffer_columns(gathered_grad_, 0, false, Access::kWrite, which, gathered_slices_.from[i]));
+    }
+    w.move("dkv_unorder", std::move(pairs));
   }
   w.records(packed_);
   for (int t = 0; t < buffers(); ++t) {
@@ -262,8 +281,7 @@ void FrameworkGatherScheme::backward(SegmentWriter& w, const ForwardMode& mode) 
   const TensorRef qkv_grad = chunk_tensor(tensors_.qkv_grad);
   // Own rows: padding among them gets no other gradient of keys and values.
   const std::int64_t width = model_.q_width() + (config_.own_rows ? 2 * model_.kv_width() : 0);
-  w.elementwise("dq_all_zero", Function::kZero, {columns_of(qkv_grad, Access::kWrite, 0, width)})
-      .acquires({qkv_grad});
+  w.elementwise("dq_all_zero", Function::kZero, {columns_of(qkv_grad, Access::kWrite, 0, width)}).acquires({qkv_grad});
   for (int which = 0; which < 2; ++which) {
     w.elementwise(std::string("d") + kNames[which] + "_all_zero", Function::kZero,
                   {whole_of(ordered_grad_[which], 0, false, Access::kWrite)})
@@ -274,39 +292,51 @@ void FrameworkGatherScheme::backward(SegmentWriter& w, const ForwardMode& mode) 
               layer_tensor(ordered_[0], i), layer_tensor(ordered_[1], i), chunk_tensor(dq_parts_),
               chunk_tensor(tensors_.attention_output_grad)});
   return_gradients(w);
-  std::vector<View> own, pairs;
-  for (int which = 0; which < 2; ++which) {
-    if (config_.own_rows) {
-      own.push_back(whole_of(ordered_grad_[which], 0, false, Access::kRead, local_target_));
-      own.push_back(own_columns(qkv_grad, Access::kWrite, which, local_source_));
+  for (std::size_t slice = 0; slice < local_slices_.from.size(); ++slice) {
+    std::vector<View> own;
+    for (int which = 0; which < 2; ++which) {
+      own.push_back(whole_of(ordered_grad_[which], 0, false, Access::kRead, local_slices_.to[slice]));
+      own.push_back(own_columns(qkv_grad, Access::kWrite, which, local_slices_.from[slice]));
     }
-    pairs.push_back(buffer_columns(returned_, 0, false, Access::kRead, which, sent_part_));
-    pairs.push_back(
-        own_columns(qkv_grad, config_.own_rows ? Access::kAccumulate : Access::kWrite, which, send_rows_));
+    w.move("dkv_own", std::move(own));
   }
-  if (config_.own_rows) w.move("kv_grad_own", std::move(own));
+  std::vector<View> pairs;
+  for (int which = 0; which < 2; ++which) {
+    pairs.push_back(buffer_columns(returned_, 0, false, Access::kRead, which, sent_part_));
+    pairs.push_back(own_columns(qkv_grad, config_.own_rows ? Access::kAccumulate : Access::kWrite, which, send_rows_));
+  }
   w.releases({chunk_tensor(ordered_grad_[0]), chunk_tensor(ordered_grad_[1])});
   w.move("kv_grad_unpack", std::move(pairs)).waits(returned_event_);
   for (int t = 0; t < buffers(); ++t) w.releases({chunk_tensor(returned_[t])});
 }
 
+// A slice a launch; the last launch takes what is left.
+void FrameworkGatherScheme::set_slices(ShapeSet& shape, const Slices& slots,
+                                       const std::vector<SliceCopy>& copies) const {
+  const std::size_t launches = slots.from.size();
+  for (std::size_t launch = 0; launch < launches; ++launch) {
+    const std::size_t end = launch + 1 < launches ? std::min(launch + 1, copies.size()) : copies.size();
+    std::vector<RowSpan> from, to;
+    for (std::size_t i = launch; i < end; ++i) {
+      from.push_back(copies[i].from);
+      to.push_back(copies[i].to);
+    }
+    shape.row_lists[static_cast<std::size_t>(slots.from[launch])] = make_row_list(std::move(from));
+    shape.row_lists[static_cast<std::size_t>(slots.to[launch])] = make_row_list(std::move(to));
+  }
+}
+
 void FrameworkGatherScheme::set_call(ShapeSet& shape, int index, const FrameworkCallShape& spec,
                                      const RowMap& ordered) const {
   const Call& one = call(index);
-  const auto list = [&](RowListSlot slot, std::vector<RowSpan> spans) {
-    shape.row_lists[static_cast<std::size_t>(slot)] = make_row_list(std::move(spans));
-  };
   shape.pieces[static_cast<std::size_t>(one.pieces)] = spec.pieces;
   shape.row_lists[static_cast<std::size_t>(one.query_rows)] = spec.query_rows;
-  list(one.slices, spec.slices);
+  shape.row_lists[static_cast<std::size_t>(one.slices)] = make_row_list(spec.slices);
   std::vector<RowRun> keys;
-  std::vector<std::vector<RowSpan>> from(one.from.size()), to(one.from.size());
+  std::vector<SliceCopy> added;
   std::int64_t row = 0;
-  for (std::size_t slice = 0; slice < spec.slices.size(); ++slice) {
-    const RowSpan& span = spec.slices[slice];
-    const std::size_t launch = std::min(slice, one.from.size() - 1);
-    from[launch].push_back({row, span.count});
-    to[launch].push_back(span);
+  for (const RowSpan& span : spec.slices) {
+    added.push_back({{row, span.count}, span});
     std::int64_t begin = 0;  // of the run among the ordered rows
     for (const RowRun& run : ordered.runs) {
       const std::int64_t first = std::max(span.begin, begin);
@@ -316,10 +346,7 @@ void FrameworkGatherScheme::set_call(ShapeSet& shape, int index, const Framework
     }
     row += span.count;
   }
-  for (std::size_t launch = 0; launch < one.from.size(); ++launch) {
-    list(one.from[launch], std::move(from[launch]));
-    list(one.to[launch], std::move(to[launch]));
-  }
+  set_slices(shape, one.added, added);
   shape.row_maps[static_cast<std::size_t>(one.keys)] = make_row_map(std::move(keys));
 }
 
@@ -332,10 +359,8 @@ void FrameworkGatherScheme::set_shape(ShapeSet& shape, const FrameworkGatherShap
   list(send_rows_, spec.send_rows);
   list(sent_part_, make_row_list({{0, spec.send_rows->rows}}));
   list(padding_part_, make_row_list({{spec.send_rows->rows, spec.padded_rows - spec.send_rows->rows}}));
-  list(gathered_source_, spec.gathered_source);
-  list(gathered_target_, spec.gathered_target);
-  list(local_source_, spec.local_source);
-  list(local_target_, spec.local_target);
+  set_slices(shape, gathered_slices_, spec.gathered);
+  if (config_.own_rows) set_slices(shape, local_slices_, spec.local);
   list(gathered_zero_, spec.gathered_zero);
   // No op reads tokens of the send buffer: its rows count as padding.
   shape.row_maps[static_cast<std::size_t>(send_map_)] = make_row_map({{-1, TokenView::kClean, 0, spec.padded_rows}});

@@ -3,17 +3,19 @@
 // Follows WLB-LLM's public code op by op (github hao-ai-lab/DistCA @2afd219, baseline/wlbllm_original/wlbllm/
 // per_seq_cp_attn.py and per_doc_cp_attn.py; flashcp.md 2.1, 2.2), where GatherScheme stands for fused kernels that do
 // without most of it:
-//   forward: pack, all-gather; `listed`: a copy of the flat buffer into a list; K and V each copied into token order;
-//   two calls, front and back chunks; `sliced`: each call's K and V copied together out of prefixes of documents
-//   (otherwise its keys are a run of the ordered rows, a view); outputs copied together.
-//   backward: zeros for dQ, dK and dV of all rows; each call: zeros for its dQ, dK, dV, attention, dQ copied, its dK and
-//   dV added to those of all rows, a launch a slice and tensor; K and V each copied into gathered order,
+//   forward: pack, all-gather; `listed`: a copy of the flat buffer into a list; K and V each copied into token order,
+//   slice by slice; two calls, front and back chunks; `sliced`: each call's K and V copied together out of prefixes of
+//   documents (otherwise its keys are a run of the ordered rows, a view); outputs copied together.
+//   backward: zeros for dQ, dK and dV of all rows; each call: zeros for its dQ, dK, dV, attention, dQ copied, its dK
+//   and dV added to those of all rows, slice by slice; dK and dV copied into gathered order, slice by slice;
 //   reduce-scatter.
 // Own rows (`own_rows`, for FlashCP, whose code is not public): ordered rows hold own rows too, whose gradients stay
 // here; the gathered gradient begins as zeros and holds other ranks' rows alone.
 //
-// A call has at most kMostSliceLaunches launches of +=; the last one takes the slices that are left. Ignores the
-// interpreter's time: launches cost what every launch costs. Everything is bf16, as there.
+// Slice by slice: a launch a slice and tensor of +=. The kernels behind a cat take many slices at once, but the host
+// makes each slice first: those of K and V together are charged as one launch (judgement: a slice is a view, about half
+// as dear as a launch). At most kMostSliceLaunches of them, the last of which takes the slices that are left.
+// Everything is bf16, as there. Ignores the interpreter's other time.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +26,19 @@
 namespace longhaul {
 
 inline constexpr int kFrameworkCalls = 2;
-inline constexpr int kMostSliceLaunches = 512;
+inline constexpr std::size_t kMostSliceLaunches = 4096;
 
 struct FrameworkGatherConfig {
   bool packed = false;    // K and V in one collective; otherwise one each
   bool listed = false;    // all-gather into a list of tensors
   bool sliced = true;     // a call's keys and values are copied together
   bool own_rows = false;  // of the ordered rows, own ones come from here
-  int slice_launches = 1;  // most slices of a call on any rank and micro-batch, at most kMostSliceLaunches
+  // Most slices on any rank and micro-batch: of what is copied into token order (gathered, own), of a call.
+  std::size_t gathered_slices = 1, local_slices = 1, call_slices = 1;
+};
+
+struct SliceCopy {
+  RowSpan from, to;  // of equal rows
 };
 
 struct FrameworkCallShape {
@@ -45,9 +52,9 @@ struct FrameworkGatherShape {
   std::int64_t padded_rows = 0;  // of every rank's send buffer
   RowMapPtr gathered_rows;       // members x padded_rows
   RowMapPtr ordered_rows;
-  RowListPtr gathered_source, gathered_target;  // gathered rows -> ordered rows
-  RowListPtr local_source, local_target;        // own rows -> ordered rows; `own_rows` only: all own tokens
-  RowListPtr gathered_zero;  // gathered rows whose gradient begins as zeros: `own_rows` all, otherwise padding
+  std::vector<SliceCopy> gathered;  // gathered rows -> ordered rows
+  std::vector<SliceCopy> local;     // own rows -> ordered rows; `own_rows` only: all own tokens
+  RowListPtr gathered_zero;         // gathered rows whose gradient begins as zeros: `own_rows` all, otherwise padding
   FrameworkCallShape calls[kFrameworkCalls];
 };
 
@@ -63,12 +70,15 @@ class FrameworkGatherScheme : public AttentionScheme {
   void set_shape(ShapeSet& shape, const FrameworkGatherShape& spec) const;
 
  private:
+  struct Slices {
+    std::vector<RowListSlot> from, to;  // by launch
+  };
   struct Call {
     PieceSlot pieces = -1;
     RowListSlot query_rows = -1;
-    RowListSlot slices = -1;           // of the ordered rows, all
-    RowMapSlot keys = -1;              // rows of the copied slices
-    std::vector<RowListSlot> from, to;  // by launch: rows of the call's gradient, rows of the ordered gradient
+    RowListSlot slices = -1;                              // of the ordered rows, all
+    RowMapSlot keys = -1;                                 // rows of the copied slices
+    Slices added;                                         // rows of the call's gradient, rows of the ordered gradient
     TensorKindId copy[2] = {-1, -1}, grad[2] = {-1, -1};  // K, V
   };
 
@@ -85,6 +95,8 @@ class FrameworkGatherScheme : public AttentionScheme {
   void attend(SegmentWriter& writer, int index, const ForwardMode& mode) const;
   void attend_backward(SegmentWriter& writer, int index, const ForwardMode& mode) const;
   void add_slices(SegmentWriter& writer, int index) const;
+  Slices declare_slices(std::size_t launches) const;
+  void set_slices(ShapeSet& shape, const Slices& slots, const std::vector<SliceCopy>& copies) const;
   void return_gradients(SegmentWriter& writer) const;
   void set_call(ShapeSet& shape, int index, const FrameworkCallShape& spec, const RowMap& ordered) const;
 
@@ -95,8 +107,8 @@ class FrameworkGatherScheme : public AttentionScheme {
   GroupRole role_ = -1;
   RowMapSlot send_map_ = -1, gathered_map_ = -1, ordered_map_ = -1;
   RowListSlot send_rows_ = -1, sent_part_ = -1, padding_part_ = -1;
-  RowListSlot gathered_source_ = -1, gathered_target_ = -1, local_source_ = -1, local_target_ = -1;
   RowListSlot gathered_zero_ = -1;
+  Slices gathered_slices_, local_slices_;
   TensorKindId send_[2] = {-1, -1}, gathered_[2] = {-1, -1}, listed_[2] = {-1, -1}, ordered_[2] = {-1, -1};
   TensorKindId ordered_grad_[2] = {-1, -1}, gathered_grad_[2] = {-1, -1}, returned_[2] = {-1, -1};
   TensorKindId lse_ = -1, output_parts_ = -1, dq_parts_ = -1;

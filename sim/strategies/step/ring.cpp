@@ -41,10 +41,12 @@ void RingScheme::declare(ScheduleBuilder& builder, const ModelShape& model, cons
       step.query_rows = builder.row_list_slot();
       step.key_rows = builder.row_list_slot();
     }
-    if (t > 0 || te()) step.block_grad = add("kv_block_grad_", MemoryCategory::kKeyValue);
+    if (t > 0 || te() || framework()) step.block_grad = add("kv_block_grad_", MemoryCategory::kKeyValue);
     step.block = add("kv_block_", t == 0 ? MemoryCategory::kCommunication : MemoryCategory::kKeyValue);
-    step.sum_grad = add("kv_sum_grad_", MemoryCategory::kKeyValue);
+    step.sum_grad = builder.tensor("kv_sum_grad_" + std::to_string(t), step.block_map, 2 * model.kv_width(),
+                                   framework() ? ElementType::kFp32 : ElementType::kBf16, MemoryCategory::kKeyValue);
   }
+  if (framework()) declare_framework();
 }
 
 // K (0) or V (1) columns of a qkv-shaped tensor.
@@ -142,6 +144,7 @@ void RingScheme::attend(SegmentWriter& w, int step, const ForwardMode& mode) con
 }
 
 void RingScheme::forward(SegmentWriter& w, const ForwardMode& mode) {
+  if (framework() && !alone()) return forward_framework(w, mode);
   const std::uint8_t i = mode.instance;
   if (!alone()) pack(w, layer_tensor(tensors_.qkv, i), i);
   for (int step = 0; step < group_size_; ++step) {
@@ -210,7 +213,7 @@ void RingScheme::hop_gradients(SegmentWriter& w, int step) const {
   const TensorRef next = sum_gradient(step + 1);
   w.collective("kv_grad_hop", CollectiveKind::kExchange, role_,
                {{builder_->whole(sum, Access::kRead), builder_->whole(next, Access::kWrite), to_next_}})
-      .waits(step == 0 ? attended_ : summed_)
+      .waits(step == 0 && !framework() ? attended_ : summed_)
       .acquires({next})
       .releases({sum})
       .records(sum_arrived_);
@@ -218,6 +221,7 @@ void RingScheme::hop_gradients(SegmentWriter& w, int step) const {
 
 void RingScheme::backward(SegmentWriter& w, const ForwardMode& mode) {
   if (te() && !alone()) return backward_te(w, mode);
+  if (framework() && !alone()) return backward_framework(w, mode);
   if (!alone()) pack(w, layer_tensor(tensors_.qkv, mode.instance), kBackwardInstance);
   for (int step = 0; step < group_size_; ++step) {
     if (!last(step)) hop(w, step, kBackwardInstance);
@@ -238,6 +242,7 @@ void RingScheme::backward(SegmentWriter& w, const ForwardMode& mode) {
 void RingScheme::set_shape(ShapeSet& shape, int member, const std::vector<RingStepShape>& steps) const {
   LH_ASSERT(static_cast<int>(steps.size()) == group_size_, "{} steps in a ring of {}", steps.size(), group_size_);
   const std::int64_t rows = steps.front().block_rows->rows;
+  RowListPtr most_half = make_row_list({});
   for (int t = 0; t < group_size_; ++t) {
     const RingStepShape& step = steps[static_cast<std::size_t>(t)];
     LH_ASSERT(step.block_rows->rows == rows, "blocks of {} and {} rows", rows, step.block_rows->rows);
@@ -246,7 +251,13 @@ void RingScheme::set_shape(ShapeSet& shape, int member, const std::vector<RingSt
     shape.row_maps[static_cast<std::size_t>(at(t).block_map)] = step.block_rows;
     shape.row_lists[static_cast<std::size_t>(at(t).query_rows)] = step.query_rows;
     shape.row_lists[static_cast<std::size_t>(at(t).key_rows)] = step.key_rows;
+    if (!framework()) continue;
+    const auto half = [&](const RowListPtr& list) { return list->rows < rows ? list : make_row_list({}); };
+    shape.row_lists[static_cast<std::size_t>(at(t).half_queries)] = half(step.query_rows);
+    shape.row_lists[static_cast<std::size_t>(at(t).half_keys)] = half(step.key_rows);
+    if (half(step.query_rows)->rows > most_half->rows) most_half = half(step.query_rows);
   }
+  if (framework() && !alone()) shape.row_lists[static_cast<std::size_t>(half_queries_)] = most_half;
   if (alone()) return;
   const RowListPtr all = make_row_list({{0, rows}});
   const std::int64_t width = 2 * model_.kv_width();

@@ -22,7 +22,15 @@
 //   backward  starts with the block of the last forward step, which is kept, and sends blocks to (i - 1) mod N, so that
 //             the last block is the rank's own: N - 1 hops of K, V and N - 1 of dK, dV, hop t carrying the block of
 //             step t + 1 and the gradients that step t - 1 completed in one message; sends 2 (N - 1) M
-// Its forward alternates two streams, so that merging a step overlaps the next one's attention; here it follows.
+// kFramework follows the open code op by op (github zhuzilin/ring-flash-attention @8996282, zigzag_ring_flash_attn_
+// varlen.py, utils.py): outputs, dQ, dK and dV summed in fp32 and cast at the ends, dK and dV on the wire in fp32 (3 N
+// - 1 times M backward); index copies of half the queries once a pass, of half the keys a step, of half the sums before
+// and after each addition. An index copy is written beside, its reader reads in place: the bytes and launches are the
+// same. Its update of outputs is one fused kernel, as its TorchScript makes it; the host's work on masks is not
+// modelled.
+//
+// Transformer Engine's forward alternates two streams, so that merging a step overlaps the next one's attention; here
+// it follows.
 #pragma once
 
 #include <vector>
@@ -34,7 +42,11 @@ namespace longhaul {
 // Three tensor kinds a step must fit in their 2^12.
 constexpr int kMostRingRanks = 1024;
 
-enum class RingFlavor : std::uint8_t { kRingFlashAttention, kTransformerEngine };
+enum class RingFlavor : std::uint8_t {
+  kRingFlashAttention,
+  kTransformerEngine,
+  kFramework,  // ring-flash-attention with the copies of its eager code (ring_framework.cpp)
+};
 
 // What one member does at one step.
 struct RingStepShape {
@@ -65,6 +77,7 @@ class RingScheme : public AttentionScheme {
   struct Step {
     RowMapSlot block_map = 0;
     RowListSlot query_rows = kAllRows, key_rows = kAllRows;
+    RowListSlot half_queries = -1, half_keys = -1;  // kFramework: the same rows where they are not all, else none
     PieceSlot pieces = -1;
     TensorKindId block = -1;       // K, V
     TensorKindId block_grad = -1;  // dK, dV of this step alone; kRingFlashAttention: not at step 0
@@ -73,6 +86,7 @@ class RingScheme : public AttentionScheme {
 
   bool alone() const { return group_size_ == 1; }
   bool te() const { return flavor_ == RingFlavor::kTransformerEngine; }
+  bool framework() const { return flavor_ == RingFlavor::kFramework; }
   bool last(int step) const { return step + 1 == group_size_; }
   const Step& at(int step) const { return steps_[static_cast<std::size_t>(step)]; }
   View own_columns(const TensorRef& qkv, Access access, int which) const;
@@ -90,6 +104,15 @@ class RingScheme : public AttentionScheme {
   void attend_backward_te(SegmentWriter& writer, int step, const ForwardMode& mode) const;
   TensorRef backward_block_te(int step, const ForwardMode& mode) const;
   EventSlot attended(int step) const { return te() ? attended_by_[step % 2] : attended_; }
+  void declare_framework();
+  void copy_halves(SegmentWriter& writer, const char* label, const TensorRef& from, TensorKindId copy,
+                   std::int64_t width, RowListSlot rows) const;
+  void copy_half_keys(SegmentWriter& writer, int step, std::uint8_t instance) const;
+  void attend_framework(SegmentWriter& writer, int step, const ForwardMode& mode) const;
+  void forward_framework(SegmentWriter& writer, const ForwardMode& mode) const;
+  void attend_backward_framework(SegmentWriter& writer, int step, const ForwardMode& mode) const;
+  void add_gradients_framework(SegmentWriter& writer, int step) const;
+  void backward_framework(SegmentWriter& writer, const ForwardMode& mode) const;
   void attend(SegmentWriter& writer, int step, const ForwardMode& mode) const;
   void attend_backward(SegmentWriter& writer, int step, const ForwardMode& mode) const;
   void add_gradients(SegmentWriter& writer, int step) const;
@@ -107,6 +130,10 @@ class RingScheme : public AttentionScheme {
   RowListSlot no_rows_ = kAllRows;
   ExchangeSlot to_next_ = -1, to_previous_ = -1;
   TensorKindId lse_ = -1, output_part_ = -1, lse_part_ = -1;
+  // kFramework: fp32 sums, what one call gives of dQ, and where copies of halves go.
+  TensorKindId output_sum_ = -1, dq_sum_ = -1, dq_part_ = -1;
+  TensorKindId query_copy_ = -1, output_copy_ = -1, key_copy_ = -1, gradient_copy_ = -1;
+  RowListSlot half_queries_ = -1;  // of the step that has them
   EventSlot packed_ = kNoEvent, attended_ = kNoEvent, summed_ = kNoEvent, sum_arrived_ = kNoEvent;
   EventSlot attended_by_[2] = {kNoEvent, kNoEvent};  // of odd and even steps
   EventSlot arrived_[2] = {kNoEvent, kNoEvent};  // of odd and even hops: two are posted before the first is waited for

@@ -123,8 +123,11 @@ const std::vector<std::pair<std::string, std::vector<Json>>>& option_values() {
       {"cut_rule", {"equalise", "equalise-swap", "naive"}},
       {"exchange", {"padded", "exact"}},
       {"overlap", {false, true}},
+      {"copies", {"fused", "framework"}},
       {"split", {"anywhere", "node"}},
-      {"packing", {"fixed", "variable"}},
+      {"packing", {"fixed", "variable", "delayed"}},
+      {"queues", {1, 3}},
+      {"micro_batches", {"packed", "gds"}},
       {"stages", {1, 2, 4}},
       {"chunk_tokens", {1, 7, 2048}},
       {"bucket_tokens", {8, 64, 4096}},
@@ -164,10 +167,19 @@ tl::expected<VerifyCase, std::string> draw_case(const Strategy& strategy, const 
       draw(1, degrees.sp > 2 && strategy.family == StrategyFamily::kSequence ? 4 : 2);
   const std::int64_t chunks = draw(1, 3);
   const Objective objective = objective_of(strategy, degrees.cp * draw(1, 4));
-  request.batch = draw_batch(draw, objective, chunks * degrees.dp * request.training.micro_batch_sequences);
+  const std::int64_t sequences = chunks * degrees.dp * request.training.micro_batch_sequences;
+  request.batch = draw_batch(draw, objective, sequences);
   finish(strategy, request, degrees, {{"slices", draw(1, 4)}, {"max_slices", draw(1, 5)}});
   for (const auto& [key, values] : option_values()) {
     if (has_option(strategy, key)) request.options[key] = pick(draw, values);
+  }
+  if (strategy.select) {  // a step after up to two others, whose documents may have waited
+    std::vector<std::shared_ptr<const Batch>> loaded;
+    for (std::int64_t before = draw(0, 2); before > 0; --before)
+      loaded.push_back(draw_batch(draw, objective, sequences));
+    loaded.push_back(request.batch);
+    const auto selected = strategy.select(request, loaded);
+    if (!selected) return tl::unexpected(selected.error());
   }
   if (counted_tokens(*request.batch) == 0) return tl::unexpected(std::string("the loss counts no token"));
   const auto applicable = check_applicable(strategy, request);

@@ -82,6 +82,7 @@ TEST(StudySchema, RefusesWhatTheReaderRefuses) {
       {"/overlap", {{"slowdown", "none"}, {"scale", 2}}},
       {"/overlap", {{"scale", -1}}},
       {"/overlap/factor", 2},
+      {"/attention_library", "flash"},
       {"/training/zero_stage", 2},
       {"/training/passes", {"backward"}},
       {"/training/zero", 3},

@@ -145,6 +145,19 @@ TEST(StudyErrors, Overlap) {
               ElementsAre("study.json: /overlap: is \"none\"; expected an object"));
 }
 
+TEST(StudyErrors, AttentionLibrary) {
+  EXPECT_THAT(faults(with(example(), "/attention_library", "flash-attention")),
+              ElementsAre("study.json: /attention_library: is \"flash-attention\"; expected one of cudnn, "
+                          "flash-attention-2, flash-attention-3; did you mean \"flash-attention-2\"?"));
+  EXPECT_THAT(faults(with(example(), "/attention_library", 2)),
+              ElementsAre(HasSubstr("study.json: /attention_library: is 2")));
+  EXPECT_THAT(faults(with(with(example(), "/topology", "dgx-a100-hdr"), "/attention_library", "flash-attention-3")),
+              ElementsAre("study.json: /attention_library: \"flash-attention-3\" has no constants for the GPUs of the "
+                          "topology; expected GPUs of a generation among hopper"));
+  EXPECT_THAT(faults(with(with(example(), "/topology", "dgx-a100-hdr"), "/attention_library", "flash-attention-2")),
+              ElementsAre());
+}
+
 TEST(StudyErrors, Training) {
   const auto training = [](const char* key, const Json& value) {
     return faults(with(example(), std::string("/training/") + key, value));

@@ -62,6 +62,11 @@ TEST(Study, OverlapIsCalibratedUnlessTheStudySaysOtherwise) {
   const Study plain = read(example());
   EXPECT_EQ(plain.cases.at(0).overlap.added(), 1);
   EXPECT_EQ(plain.resolved["overlap"].dump(), R"({"slowdown":"calibrated","scale":1.0})");
+  EXPECT_EQ(plain.cases.at(0).attention_library, "cudnn");
+  EXPECT_EQ(plain.resolved["attention_library"], "cudnn");
+  const Study flash = read(with(example(), "/attention_library", "flash-attention-3"));
+  EXPECT_EQ(flash.cases.at(0).attention_library, "flash-attention-3");
+  EXPECT_EQ(flash.resolved["attention_library"], "flash-attention-3");
   const Study none = read(with(example(), "/overlap", {{"slowdown", "none"}}));
   EXPECT_EQ(none.cases.at(0).overlap.added(), 0);
   EXPECT_EQ(none.resolved["overlap"].dump(), R"({"slowdown":"none"})");

@@ -1,0 +1,175 @@
+// Attention libraries: the time of a call by hand, other generations, files and their faults, and the model's choice.
+#include "sim/cost/attention_library.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <valijson/adapters/nlohmann_json_adapter.hpp>
+#include <valijson/schema.hpp>
+#include <valijson/schema_parser.hpp>
+#include <valijson/validator.hpp>
+
+#include "sim/core/data_files.h"
+#include "sim/core/json.h"
+#include "tests/unit/cost/sample_calibration.h"
+
+namespace longhaul {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// 100 multiprocessors of 1000 TFLOP/s in all: 10 TFLOP/s each, a pair's 512 FLOPs take 51.2 ps of matrix units.
+AttentionLibrary sample_library() {
+  AttentionLibrary library;
+  library.name = "sample-library";
+  library.date = "2020-01-02";
+  library.measured_peak_flops_per_second = 1000e12;
+  library.measured_multiprocessors = 100;
+  library.matrix_share = {{GpuGeneration::kAmpere, 1.0}, {GpuGeneration::kHopper, 0.5}};
+  library.forward = {4e-6, 200e-12, 1e-6, 2, -0.1, 0.2};
+  library.backward = {8e-6, 500e-12, 3e-6, 1, -0.2, 0.1};
+  return library;
+}
+
+AttentionWork work_of(const std::vector<AttentionPieceSize>& pieces) { return attention_work(pieces); }
+
+void expect_close(double value, double expected) { EXPECT_NEAR(value, expected, 1e-12 * expected); }
+
+// 1024 x 2048 without a mask, 10 heads: 8 query tiles of 128 x 2048 pairs, 16 key tiles of 128 x 1024.
+TEST(AttentionLibrary, FullCallIsCallPairsAndTiles) {
+  const AttentionWork work = work_of({{1024, 2048, 1024 * 2048}});
+  const DeviceSpec device = sample_device("any");
+  const double pairs = 1024.0 * 2048;
+  expect_close(library_attention_seconds(sample_library(), device, true, work, 10, 10, 128),
+               4e-6 + 200e-12 * pairs * 10 / 100 + 1e-6 * 8 * 10 / 100);
+  expect_close(library_attention_seconds(sample_library(), device, false, work, 10, 10, 128),
+               8e-6 + 500e-12 * pairs * 10 / 100 + 3e-6 * 16 * 10 / 100);
+  // Half the head dimension, half of all but the call.
+  expect_close(library_attention_seconds(sample_library(), device, true, work, 10, 10, 64),
+               4e-6 + (200e-12 * pairs * 10 / 100 + 1e-6 * 8 * 10 / 100) / 2);
+}
+
+// A causal square of 1024 has 8 query tiles; two mean ones end the call.
+TEST(AttentionLibrary, MaskedCallEndsLate) {
+  const AttentionWork work = work_of({{1024, 1024, 1024 * 1025 / 2}});
+  const double tile = work.forward_pairs / 8;
+  expect_close(library_attention_seconds(sample_library(), sample_device("any"), true, work, 10, 10, 128),
+               4e-6 + 200e-12 * (8 * tile * 10 / 100 + 2 * tile) + 1e-6 * 8 * 10 / 100);
+}
+
+// Ampere by hand: 50 multiprocessors of 400 TFLOP/s, so 8 TFLOP/s each: 64 ps of matrix units a pair. Measured: 102.4
+// of 200 ps are matrix units at half the peak; the other 97.6 scale with clocks of 10e12 / 4096 and 8e12 / 2048: x
+// 0.625.
+TEST(AttentionLibrary, OtherGenerationScalesItsTwoParts) {
+  DeviceSpec device = sample_device("older");
+  device.generation = GpuGeneration::kAmpere;
+  device.bf16_dense = FlopsPerSecond{400e12};
+  device.multiprocessors = 50;
+  const AttentionWork work = work_of({{1024, 2048, 1024 * 2048}});
+  const double pair = 64e-12 + 97.6e-12 * 0.625;
+  expect_close(library_attention_seconds(sample_library(), device, true, work, 10, 10, 128),
+               4e-6 + pair * 1024 * 2048 * 10 / 50 + 1e-6 * 0.625 * 8 * 10 / 50);
+}
+
+// One row of queries and 65536 keys of one head: the bytes rule, 2 passes of 2 bytes of 128 columns at 4 TB/s.
+TEST(AttentionLibrary, NoCallIsFasterThanItsOperands) {
+  AttentionLibrary library = sample_library();
+  library.forward.seconds_per_pair = 1e-15;
+  library.forward.seconds_per_tile = 0;
+  const AttentionWork work = work_of({{1, 65536, 65536}});
+  expect_close(library_attention_seconds(library, sample_device("any"), true, work, 1, 1, 128),
+               4e-6 + 2.0 * 128 * 2 * (1 + 65536) / 4e12);
+}
+
+TEST(AttentionLibrary, TheModelRunsItInPlaceOfItsOwn) {
+  const auto library = std::make_shared<const AttentionLibrary>(sample_library());
+  const KernelModel own = sample_model(sample_device("sample"));
+  const KernelModel with = own.with_attention_library(library);
+  const std::vector<AttentionPieceSize> pieces = {{1024, 2048, 1024 * 2048}};
+  const Estimate estimate = with.attention_forward(pieces, 10, 10, 128);
+  expect_close(estimate.seconds, library_attention_seconds(*library, own.device(), true, work_of(pieces), 10, 10, 128));
+  expect_close(estimate.low, estimate.seconds * 0.9);
+  expect_close(estimate.high, estimate.seconds * 1.2);
+  EXPECT_EQ(estimate.basis, Basis::kInterpolated);
+  expect_close(-with.residual_low(KernelKind::kAttentionBackwardRagged), 0.2);
+  expect_close(with.residual_high(KernelKind::kAttentionBackwardDense), 0.1);
+  EXPECT_EQ(with.residual_low(KernelKind::kGemm), own.residual_low(KernelKind::kGemm));
+  EXPECT_EQ(with.gemm(GemmPass::kForward, 64, 64, 64).seconds, own.gemm(GemmPass::kForward, 64, 64, 64).seconds);
+  EXPECT_EQ(with.with_attention_library(nullptr).attention_forward(pieces, 10, 10, 128).seconds,
+            own.attention_forward(pieces, 10, 10, 128).seconds);
+  EXPECT_THAT(with.description(), HasSubstr("attention: sample-library (2020-01-02)"));
+}
+
+// A generation that was not measured: three times the residuals, at least a quarter.
+TEST(AttentionLibrary, UnmeasuredGenerationsAreWider) {
+  DeviceSpec device = sample_device("older");
+  device.generation = GpuGeneration::kAmpere;
+  const KernelModel model =
+      sample_model(device).with_attention_library(std::make_shared<const AttentionLibrary>(sample_library()));
+  const std::vector<AttentionPieceSize> pieces = {{1024, 2048, 1024 * 2048}};
+  const Estimate estimate = model.attention_forward(pieces, 10, 10, 128);
+  EXPECT_EQ(estimate.basis, Basis::kDatasheet);
+  expect_close(estimate.low, estimate.seconds * 0.7);
+  expect_close(estimate.high, estimate.seconds * 1.6);
+  EXPECT_THAT(model.description(), HasSubstr("not measured on this generation"));
+}
+
+nlohmann::json shipped(const std::string& name) {
+  const auto file = read_json_file(data_directory() + "/topologies/devices/attention/" + name + ".json");
+  EXPECT_TRUE(file);
+  return nlohmann::json::parse(file->dump());
+}
+
+bool valid(const nlohmann::json& json) {
+  const auto file = read_json_file(data_directory() + "/topologies/attention-library.schema.json");
+  EXPECT_TRUE(file);
+  const auto plain = nlohmann::json::parse(file->dump());
+  valijson::Schema schema;
+  valijson::SchemaParser parser;
+  parser.populateSchema(valijson::adapters::NlohmannJsonAdapter(plain), schema);
+  valijson::Validator validator;
+  return validator.validate(schema, valijson::adapters::NlohmannJsonAdapter(json), nullptr);
+}
+
+TEST(AttentionLibrary, EveryNameButTheFirstHasAFile) {
+  ASSERT_EQ(attention_library_names().front(), "cudnn");
+  for (const std::string& name : attention_library_names()) {
+    const auto library = read_attention_library(name, data_directory());
+    EXPECT_EQ(library.has_value(), name != "cudnn") << name;
+    if (!library) continue;
+    EXPECT_EQ((*library)->name, name);
+    EXPECT_TRUE(valid(shipped(name))) << name;
+  }
+  const auto third = read_attention_library("flash-attention-3", data_directory());
+  ASSERT_TRUE(third);
+  EXPECT_THAT(library_generations(**third), ElementsAre("hopper"));
+  const auto second = read_attention_library("flash-attention-2", data_directory());
+  ASSERT_TRUE(second);
+  EXPECT_THAT(library_generations(**second), ElementsAre("ampere", "hopper"));
+}
+
+TEST(AttentionLibrary, EveryFaultOfAFileIsTold) {
+  nlohmann::json json = shipped("flash-attention-2");
+  json["schema"] = "attention-library/2";
+  json["matrix_share"] = {{"ampere", 2}, {"hoper", 0.5}};
+  json["forward"]["seconds_per_pair"] = 0;
+  json["backward"].erase("residuals");
+  const auto read = parse_attention_library(json.dump(), "l.json");
+  ASSERT_FALSE(read);
+  std::vector<std::string> texts;
+  for (const InputError& error : read.error()) texts.push_back(error.to_string());
+  EXPECT_THAT(texts, ElementsAre(HasSubstr("l.json: /schema: is \"attention-library/2\""),
+                                 HasSubstr("/matrix_share/ampere: is 2; expected a number from 0.01 to 1"),
+                                 HasSubstr("/matrix_share/hoper: unknown key"),
+                                 HasSubstr("/matrix_share: lacks the generation that was measured"),
+                                 HasSubstr("/forward/seconds_per_pair: is 0; expected a number from"),
+                                 HasSubstr("/backward/residuals: is missing; expected an object of residuals")));
+  EXPECT_FALSE(valid(json));
+  const auto missing = read_attention_library("none", data_directory());
+  ASSERT_FALSE(missing);
+}
+
+}  // namespace
+}  // namespace longhaul
