@@ -96,6 +96,7 @@ void several_domains(NcclGraph& graph, const NcclMachine& machine, int per_domai
   const double network = domain_network_rate(machine, per_domain);
   const int nics = std::max(1, machine.nics_per_domain * per_domain / machine.gpus_per_domain);
   graph.ring_channels = std::min({nics, per_domain, kMaxSearchChannels / 2});
+  graph.same_order = graph.ring_channels == 1;  // else each ring enters at the GPU beside its NIC
   graph.ring_rate = speed_within(inter_speeds(machine.gpu), network / graph.ring_channels);
   duplicate(graph, machine.gpu);
   graph.collective_channels = 2 * graph.ring_channels;
@@ -117,6 +118,7 @@ NcclGraph nccl_graph(const NcclMachine& machine, int domains, int per_domain) {
   }
   if (domains == 1) {
     one_domain(graph, machine);
+    graph.same_order = machine.nvswitch || per_domain <= 2;
   } else {
     several_domains(graph, machine, per_domain);
   }

@@ -10,6 +10,7 @@ namespace longhaul {
 struct NcclGraph {
   int ring_channels = 1;        // as the search counts them; ring_channels * ring_rate is NCCL's bus bandwidth
   double ring_rate = 0;         // GB/s a channel
+  bool same_order = true;       // all rings pass the ranks in one order (graph search: sameChannels)
   int collective_channels = 2;  // that ring and tree kernels may use
   int nvls_heads = 0;           // 0: no NVLS
   double nvls_rate = 0;         // GB/s a head

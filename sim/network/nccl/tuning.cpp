@@ -120,7 +120,10 @@ double ring_estimate(const NcclMachine& machine, const NcclGraph& graph, const N
   const bool one_rank = call.per_domain == 1 && call.domains > 1;
   const double inter = one_rank ? kTreeNetwork.of(protocol) : kNetwork.of(protocol);
   if (call.collective == NcclCollective::kBroadcast) {
-    latency += call.domains > 1 ? kNetwork.of(protocol) : kNvlink.of(protocol);
+    // graph/tuning.cc, "sameChannels": rings of one order count one hop, others every step, Simple at a tree's latency.
+    static constexpr Latency kStep = {0.6, 1.9, 4};
+    const Latency& near = graph.same_order ? kNvlink : kStep;
+    latency += (graph.same_order ? 1 : steps) * (call.domains > 1 ? kNetwork : near).of(protocol);
   } else {
     const double post = call.domains == 1 ? 0 : post_us(machine) * (protocol == NcclProtocol::kSimple ? 3 : 1);
     const int rounds = call.collective == NcclCollective::kAllReduce ? 2 : 1;

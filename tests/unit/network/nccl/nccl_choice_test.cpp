@@ -151,6 +151,39 @@ TEST(NcclChoice, NvlsCanBeOffAndAnAlgorithmForced) {
   EXPECT_EQ(choice(machine, NcclCollective::kAllReduce, 2, 8, kKiB), "ring LL");
 }
 
+double broadcast_estimate(const NcclMachine& machine, int domains, int per_domain, NcclProtocol protocol) {
+  const NcclCall call{NcclCollective::kBroadcast, domains * per_domain, domains, per_domain, 1};
+  const auto time =
+      nccl_estimate(machine, nccl_graph(machine, domains, per_domain), call, NcclAlgorithm::kRing, protocol);
+  return time.value_or(-1);
+}
+
+// graph/tuning.cc: base + one hop where all rings pass the ranks in one order (one NVSwitch, or one NIC a node), else
+// base + ranks x hop, with the tree's latency for Simple: 4 us over NVLink, 14 over the network.
+TEST(NcclChoice, ABroadcastCountsEveryStepOfRingsThatDiffer) {
+  using enum NcclProtocol;
+  EXPECT_NEAR(broadcast_estimate(ampere(), 1, 8, kLl), 6.6 + 0.6, 1e-3);
+  EXPECT_NEAR(broadcast_estimate(ampere(), 1, 8, kSimple), 8.4 + 3.4, 1e-3);
+  EXPECT_NEAR(broadcast_estimate(ampere(), 2, 1, kLl), 6.6 + 2.7, 1e-3);
+  EXPECT_NEAR(broadcast_estimate(ampere(), 32, 8, kLl), 6.6 + 256 * 2.7, 1e-3);
+  EXPECT_NEAR(broadcast_estimate(ampere(), 32, 8, kLl128), 14 + 256 * 4, 1e-3);
+  EXPECT_NEAR(broadcast_estimate(ampere(), 32, 8, kSimple), 8.4 + 256 * 14, 1e-3);
+  NcclMachine direct = ampere();
+  direct.nvswitch = false;
+  direct.gpus_per_domain = 4;
+  EXPECT_NEAR(broadcast_estimate(direct, 1, 4, kLl128), 14 + 4 * 1.9, 1e-3);
+  EXPECT_NEAR(broadcast_estimate(direct, 1, 4, kSimple), 8.4 + 4 * 4, 1e-3);
+  EXPECT_NEAR(broadcast_estimate(direct, 1, 2, kSimple), 8.4 + 3.4, 1e-3);
+}
+
+// Simple stores a chunk on every rank: over 256 ranks its 10 ms for 32 MiB must not be taken for the 1 ms of LL128.
+TEST(NcclChoice, LargeBroadcastsOverManyRanksLeaveSimpleAlone) {
+  EXPECT_EQ(choice(ampere(), NcclCollective::kBroadcast, 32, 8, 32 * kMiB), "ring LL128");
+  EXPECT_EQ(choice(ampere(), NcclCollective::kBroadcast, 32, 8, 64 * kKiB), "ring LL");
+  EXPECT_EQ(choice(ampere(), NcclCollective::kBroadcast, 2, 8, 256 * kMiB), "ring Simple");
+  EXPECT_EQ(choice(hopper(), NcclCollective::kBroadcast, 32, 8, 4 * kMiB), "ring LL");
+}
+
 TEST(NcclChoice, OneRankANodeGathersWithPat) {
   NcclMachine machine = hopper();
   const NcclGraph graph = nccl_graph(machine, 4, 1);
