@@ -11,6 +11,7 @@
 //
 // The sum of dQ lies as the accumulators do: [head][query tile][half][8][128 threads][4].
 #include "kernels/attention/hopper_backward.h"
+#include "kernels/attention/hopper_block.cuh"
 #include "kernels/attention/hopper_copy.cuh"
 #include "kernels/attention/softmax_tile.cuh"
 #include "kernels/attention/wgmma.cuh"
@@ -25,7 +26,6 @@ constexpr int kDim = 128;
 constexpr int kRows = kHopperBackwardRows;
 constexpr int kKeys = kHopperBackwardKeys;
 constexpr int kStages = 2;
-constexpr int kThreads = 384;
 constexpr std::uint32_t kQueryBytes = kRows * kDim * 2;
 constexpr std::uint32_t kKeyBytes = kKeys * kDim * 2;
 constexpr int kHalfSum = kRows * 64;  // fp32 numbers of half the columns of a tile of dQ
@@ -103,27 +103,9 @@ __global__ void __launch_bounds__(256) round_d_q_kernel(const HopperBackwardArgs
   store_row<1>(x, args.scale, row + 8 < tile.q_count, to + static_cast<std::int64_t>(8) * args.q_heads * kDim);
 }
 
-constexpr int kConsumerThreads = 256;
-constexpr int kConsumerWarps = 8;
 constexpr std::uint32_t kQueryHalf = kRows * 128;  // bytes from columns 0-63 to columns 64-127
 constexpr std::uint32_t kKeyHalf = kKeys * 128;
 constexpr std::uint32_t kStatisticsBytes = kRowStatistics * 4;
-constexpr int kNoWork = -1;
-// Of a thread; the kernel starts with 168 for each of three warpgroups.
-constexpr int kCopyRegisters = 40;
-constexpr int kComputeRegisters = 232;
-static_assert(kCopyRegisters + 2 * kComputeRegisters <= 3 * 168);
-
-struct Ring {
-  int slot = 0;
-  std::uint32_t parity = 0;
-  __device__ void next() {
-    if (++slot == kStages) {
-      slot = 0;
-      parity ^= 1;
-    }
-  }
-};
 
 class Producer {
  public:
@@ -136,13 +118,10 @@ class Producer {
     while (item < items) {
       publish(item);
       copy(args_.tiles.tiles[item / args_.kv_heads], item % args_.kv_heads);
-      item = static_cast<int>(gridDim.x) + atomicAdd(&args_.counters[0], 1);
+      item = draw_item(args_.counters);
     }
     publish(kNoWork);
-    if (atomicAdd(&args_.counters[1], 1) == static_cast<int>(gridDim.x) - 1) {
-      args_.counters[0] = 0;
-      args_.counters[1] = 0;
-    }
+    leave(args_.counters);
   }
 
  private:
@@ -192,7 +171,7 @@ class Producer {
   Shared& shared_;
   const HopperBackwardMaps& maps_;
   const HopperBackwardArgs& args_;
-  Ring ring_;
+  Ring<kStages> ring_;
   std::uint32_t work_parity_ = 0, kv_parity_ = 0;
 };
 
@@ -229,10 +208,6 @@ class Consumer {
     const int item = shared_.work;
     release(shared_.work_empty);
     return item;
-  }
-  __device__ void release(Barrier& barrier) {
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) arrive(barrier);
   }
 
   __device__ void accumulate(const KeyTile& tile, float (&d_k)[kDim / 2], float (&d_v)[kDim / 2]) {
@@ -408,7 +383,7 @@ class Consumer {
   int warpgroup_, thread_;
   int row_ = 0;  // the upper one of the thread's two keys, in the tile
   std::uint64_t k_rows_ = 0, v_rows_ = 0, k_columns_ = 0;
-  Ring ring_;
+  Ring<kStages> ring_;
   int buffer_ = 0;
   std::uint32_t work_parity_ = 0, kv_parity_ = 0;
 };
@@ -430,23 +405,17 @@ __device__ void make_barriers(Shared& shared) {
 __global__ void __launch_bounds__(kThreads, 1) hopper_backward_kernel(const __grid_constant__ HopperBackwardMaps maps,
                                                                       const __grid_constant__ HopperBackwardArgs args) {
   extern __shared__ std::uint8_t raw[];
-  Shared& shared = *reinterpret_cast<Shared*>((reinterpret_cast<std::uintptr_t>(raw) + 1023) / 1024 * 1024);
-  const int warpgroup = static_cast<int>(threadIdx.x) / 128;
-  if (threadIdx.x == 0) {
+  auto& shared = aligned_shared<Shared>(raw);
+  const auto set_up = [&] {
     make_barriers(shared);
     prefetch_map(maps.q);
     prefetch_map(maps.d_o);
     prefetch_map(maps.k);
     prefetch_map(maps.v);
-  }
-  __syncthreads();
-  if (warpgroup == 0) {
-    give_registers_back<kCopyRegisters>();
-    if (threadIdx.x == 0) Producer(shared, maps, args).run();
-  } else {
-    take_registers<kComputeRegisters>();
-    Consumer(shared, args, warpgroup - 1).run();
-  }
+  };
+  run_block(
+      set_up, [&] { Producer(shared, maps, args).run(); },
+      [&](int warpgroup) { Consumer(shared, args, warpgroup).run(); });
 }
 
 }  // namespace
@@ -461,7 +430,7 @@ void launch_hopper_backward(const HopperBackwardMaps& maps, const HopperBackward
     LH_CUDA_CHECK(cudaMemsetAsync(args.d_q_sum, 0, static_cast<std::size_t>(q_items) * kTileSum * 4, stream));
   }
   if (items > 0) {
-    constexpr std::size_t kBytes = sizeof(Shared) + 1024;  // room to align
+    constexpr std::size_t kBytes = kSharedBytes<Shared>;
     LH_CUDA_CHECK(cudaFuncSetAttribute(hopper_backward_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                        static_cast<int>(kBytes)));
     const auto blocks = static_cast<unsigned>(items < multiprocessors ? items : multiprocessors);

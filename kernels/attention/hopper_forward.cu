@@ -12,6 +12,7 @@
 // Versions, with what each was predicted and measured at: docs/performance-log.md, "Attention forward on Hopper".
 #include <cuda_bf16.h>
 
+#include "kernels/attention/hopper_block.cuh"
 #include "kernels/attention/hopper_copy.cuh"
 #include "kernels/attention/hopper_forward.h"
 #include "kernels/attention/softmax_tile.cuh"
@@ -27,8 +28,6 @@ constexpr int kDim = kHopperHeadDim;
 constexpr int kRows = kHopperTileRows;
 constexpr int kKeys = kHopperTileKeys;
 constexpr int kStages = 2;
-constexpr int kConsumers = 2;  // warpgroups
-constexpr int kThreads = 128 * (kConsumers + 1);
 constexpr std::uint32_t kQueryBytes = kRows * kDim * 2;
 constexpr std::uint32_t kKeyBytes = kKeys * kDim * 2;
 constexpr int kWorkSlots = 2;
@@ -44,28 +43,8 @@ struct __align__(1024) Shared {
   int work[kWorkSlots];
 };
 
-constexpr int kConsumerThreads = 128 * kConsumers;
-constexpr int kConsumerWarps = 4 * kConsumers;
 constexpr std::uint32_t kQueryHalf = kRows * 128;  // bytes from columns 0-63 to columns 64-127
 constexpr std::uint32_t kKeyHalf = kKeys * 128;
-constexpr int kNoWork = -1;
-// Of a thread; the kernel starts with 168 for each of three warpgroups.
-constexpr int kCopyRegisters = 40;
-constexpr int kComputeRegisters = 232;
-static_assert(kCopyRegisters + 2 * kComputeRegisters <= 3 * 168);
-
-// Place in a ring of slots and the parity of the present round.
-template <int kSlots>
-struct Ring {
-  int slot = 0;
-  std::uint32_t parity = 0;
-  __device__ void next() {
-    if (++slot == kSlots) {
-      slot = 0;
-      parity ^= 1;
-    }
-  }
-};
 
 struct Work {
   int tile = 0, head = 0;
@@ -89,16 +68,12 @@ class Producer {
     int item = static_cast<int>(blockIdx.x);
     while (item < items) {
       publish(item);
-      const int next = static_cast<int>(gridDim.x) + atomicAdd(&args_.counters[0], 1);
+      const int next = draw_item(args_.counters);
       copy(work_of(args_, item));
       item = next;
     }
     publish(kNoWork);
-    // The last block to run dry leaves the counters as the next launch needs them.
-    if (atomicAdd(&args_.counters[1], 1) == static_cast<int>(gridDim.x) - 1) {
-      args_.counters[0] = 0;
-      args_.counters[1] = 0;
-    }
+    leave(args_.counters);
   }
 
  private:
@@ -205,11 +180,6 @@ class Consumer {
     work_.next();
     return item;
   }
-  // All lanes of the warp are done with what the barrier guards.
-  __device__ void release(Barrier& barrier) {
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) arrive(barrier);
-  }
   __device__ void take_turn() { named_sync(kTurn + warpgroup_, kConsumerThreads); }
   __device__ void pass_turn() { named_arrive(kTurn + 1 - warpgroup_, kConsumerThreads); }
 
@@ -302,22 +272,16 @@ __device__ void make_barriers(Shared& shared) {
 __global__ void __launch_bounds__(kThreads, 1)
     hopper_forward_kernel(const __grid_constant__ HopperMaps maps, const __grid_constant__ HopperForwardArgs args) {
   extern __shared__ std::uint8_t raw[];
-  Shared& shared = *reinterpret_cast<Shared*>((reinterpret_cast<std::uintptr_t>(raw) + 1023) / 1024 * 1024);
-  const int warpgroup = static_cast<int>(threadIdx.x) / 128;
-  if (threadIdx.x == 0) {
+  auto& shared = aligned_shared<Shared>(raw);
+  const auto set_up = [&] {
     make_barriers(shared);
     prefetch_map(maps.q);
     prefetch_map(maps.k);
     prefetch_map(maps.v);
-  }
-  __syncthreads();
-  if (warpgroup == 0) {
-    give_registers_back<kCopyRegisters>();
-    if (threadIdx.x == 0) Producer(shared, maps, args).run();
-  } else {
-    take_registers<kComputeRegisters>();
-    Consumer(shared, args, warpgroup - 1).run();
-  }
+  };
+  run_block(
+      set_up, [&] { Producer(shared, maps, args).run(); },
+      [&](int warpgroup) { Consumer(shared, args, warpgroup).run(); });
 }
 
 }  // namespace
@@ -326,7 +290,7 @@ void launch_hopper_forward(const HopperMaps& maps, const HopperForwardArgs& args
                            cudaStream_t stream) {
   const std::int64_t items = static_cast<std::int64_t>(args.tiles.tile_count) * args.out.q_heads;
   if (items == 0) return;
-  constexpr std::size_t kBytes = sizeof(Shared) + 1024;  // room to align
+  constexpr std::size_t kBytes = kSharedBytes<Shared>;
   LH_CUDA_CHECK(cudaFuncSetAttribute(hopper_forward_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      static_cast<int>(kBytes)));
   const auto blocks = static_cast<unsigned>(items < multiprocessors ? items : multiprocessors);

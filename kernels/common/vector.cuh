@@ -15,8 +15,8 @@ struct FloatGroup {
   float value[kGroupSize];
 };
 
-__device__ inline FloatGroup load_group(const __nv_bfloat16* from) {
-  const uint4 bits = *reinterpret_cast<const uint4*>(from);
+// Eight bf16 as they lie in memory.
+__device__ inline FloatGroup floats_of(const uint4& bits) {
   const std::uint32_t words[4] = {bits.x, bits.y, bits.z, bits.w};
   FloatGroup group;
 #pragma unroll
@@ -25,6 +25,10 @@ __device__ inline FloatGroup load_group(const __nv_bfloat16* from) {
     group.value[2 * i + 1] = __uint_as_float(words[i] & 0xFFFF0000U);
   }
   return group;
+}
+
+__device__ inline FloatGroup load_group(const __nv_bfloat16* from) {
+  return floats_of(*reinterpret_cast<const uint4*>(from));
 }
 
 __device__ inline FloatGroup load_group(const float* from) {

@@ -4,6 +4,7 @@
 #include "kernels/common/vector.cuh"
 #include "kernels/elementwise/arguments.h"
 #include "kernels/elementwise/cross_entropy.h"
+#include "kernels/elementwise/cross_entropy_cluster.h"
 
 namespace longhaul {
 namespace {
@@ -93,6 +94,14 @@ void check_shape(const CrossEntropyShape& shape, const void* logits) {
   require_groups(logits, shape.stride, "cross_entropy", "the stride");
 }
 
+bool on_hopper() {
+  int device = 0, major = 0, minor = 0;
+  LH_CUDA_CHECK(cudaGetDevice(&device));
+  LH_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  LH_CUDA_CHECK(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
+  return major == 9 && minor == 0;
+}
+
 }  // namespace
 
 void cross_entropy(const CrossEntropyShape& shape, const Bf16* logits, const std::int32_t* targets, float* loss,
@@ -110,6 +119,10 @@ void cross_entropy_with_gradient(const CrossEntropyShape& shape, Bf16* logits, c
                                  float* loss, cudaStream_t stream) {
   check_shape(shape, logits);
   if (shape.tokens == 0) return;
+  if (shape.vocabulary <= kMostClusterVocabulary && on_hopper()) {
+    launch_cross_entropy_cluster(shape, reinterpret_cast<__nv_bfloat16*>(logits), targets, scale, loss, stream);
+    return;
+  }
   cross_entropy_kernel<true><<<static_cast<unsigned>(shape.tokens), kThreads, 0, stream>>>(
       reinterpret_cast<__nv_bfloat16*>(logits), targets, loss, shape.vocabulary, shape.stride, scale);
   LH_CUDA_CHECK(cudaGetLastError());

@@ -10,15 +10,18 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr std::int64_t kMaxWidth = 32768;
-// Most blocks of the backward pass: 8 for each of an H200's multiprocessors.
-constexpr std::int64_t kMaxParts = 1056;
+// Most blocks of the backward pass: 2 for each of an H200's multiprocessors where rows are kept in registers, else 8.
+constexpr std::int64_t kMaxRegisterParts = 264, kMaxParts = 1056;
+// Rows up to here are kept in registers.
+constexpr std::int64_t kMaxRegisterWidth = 8192;
 // Of the kernel that adds the blocks' sums: a warp's columns, and threads that share a column.
 constexpr int kColumns = 32, kAdders = 8;
 
 // Blocks of the backward pass. Their partial sums of dw are added in order, so it depends on the shape alone: the same
 // bits on every device. At least 4 rows a block, so that the sums cost little beside the rows.
 int parts_of(const RmsNormShape& shape) {
-  return static_cast<int>(std::clamp<std::int64_t>(shape.tokens / 4, 1, kMaxParts));
+  const std::int64_t most = shape.width <= kMaxRegisterWidth ? kMaxRegisterParts : kMaxParts;
+  return static_cast<int>(std::clamp<std::int64_t>(shape.tokens / 4, 1, most));
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -42,8 +45,67 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Block b takes rows b, b + gridDim.x, ...; a thread owns the same columns of all of them, so that its sums of dw need
-// no synchronisation.
+// Rows of up to kBlock x kGroups x 8 columns. Block b takes rows b, b + gridDim.x, ...; a thread keeps its columns of
+// the row and its sums of dw in registers, so that a row is read once, and asks for the next row before the block adds
+// up this one. Columns past the width are zeros.
+template <int kBlock, int kGroups>
+__global__ void __launch_bounds__(kBlock, 512 / kBlock)
+    backward_register_kernel(const __nv_bfloat16* __restrict__ x, const __nv_bfloat16* __restrict__ w,
+                             const float* __restrict__ r, const __nv_bfloat16* dy, __nv_bfloat16* dx,
+                             float* __restrict__ partial_dw, std::int64_t tokens, int width) {
+  uint4 weights[kGroups], next_x[kGroups], next_dy[kGroups];
+  FloatGroup dw[kGroups];
+  const auto column = [](int g) { return (g * kBlock + static_cast<int>(threadIdx.x)) * kGroupSize; };
+  const auto fetch = [&](std::int64_t token) {
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+      if (column(g) >= width) continue;
+      next_x[g] = *reinterpret_cast<const uint4*>(x + token * width + column(g));
+      next_dy[g] = *reinterpret_cast<const uint4*>(dy + token * width + column(g));
+    }
+  };
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) {
+    weights[g] = next_x[g] = next_dy[g] = make_uint4(0, 0, 0, 0);
+    dw[g] = FloatGroup{};
+    if (column(g) < width) weights[g] = *reinterpret_cast<const uint4*>(w + column(g));
+  }
+  if (blockIdx.x < tokens) fetch(blockIdx.x);
+  for (std::int64_t token = blockIdx.x; token < tokens; token += gridDim.x) {
+    uint4 row_x[kGroups], row_dy[kGroups];
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) row_x[g] = next_x[g], row_dy[g] = next_dy[g];
+    const float scale = r[token];
+    if (token + gridDim.x < tokens) fetch(token + gridDim.x);
+    float dot = 0;
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+      const FloatGroup in = floats_of(row_x[g]), weight = floats_of(weights[g]), gradient = floats_of(row_dy[g]);
+#pragma unroll
+      for (int j = 0; j < kGroupSize; ++j) dot += weight.value[j] * gradient.value[j] * in.value[j];
+    }
+    const float mean = block_sum<kBlock>(dot) * scale * scale / static_cast<float>(width);
+#pragma unroll
+    for (int g = 0; g < kGroups; ++g) {
+      const FloatGroup in = floats_of(row_x[g]), weight = floats_of(weights[g]), gradient = floats_of(row_dy[g]);
+      FloatGroup out;
+#pragma unroll
+      for (int j = 0; j < kGroupSize; ++j) {
+        out.value[j] = scale * (weight.value[j] * gradient.value[j] - in.value[j] * mean);
+        dw[g].value[j] += gradient.value[j] * in.value[j] * scale;
+      }
+      if (column(g) < width) store_group(out, dx + token * width + column(g));
+    }
+  }
+  float* part = partial_dw + static_cast<std::int64_t>(blockIdx.x) * width;
+#pragma unroll
+  for (int g = 0; g < kGroups; ++g) {
+    if (column(g) < width) store_group(dw[g], part + column(g));
+  }
+}
+
+// Wider rows: block b takes rows b, b + gridDim.x, ...; a thread owns the same columns of all of them, so that its sums
+// of dw need no synchronisation.
 __global__ void __launch_bounds__(kThreads)
     backward_kernel(const __nv_bfloat16* __restrict__ x, const __nv_bfloat16* __restrict__ w,
                     const float* __restrict__ r, const __nv_bfloat16* dy, __nv_bfloat16* dx,
@@ -122,12 +184,23 @@ void rms_norm_backward(const RmsNormShape& shape, const Bf16* x, const Bf16* w, 
                        Bf16* dx, float* dw, float* scratch, cudaStream_t stream) {
   check_shape(shape, {x, w, dy, dx, scratch});
   const int width = static_cast<int>(shape.width);
-  const int shared_bytes = width * static_cast<int>(sizeof(float));
-  LH_CUDA_CHECK(cudaFuncSetAttribute(backward_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
   const int parts = parts_of(shape);
-  backward_kernel<<<static_cast<unsigned>(parts), kThreads, static_cast<unsigned>(shared_bytes), stream>>>(
-      device(x), device(w), r, device(dy), device(dx), scratch, shape.tokens, width);
-  LH_CUDA_CHECK(cudaGetLastError());
+  const auto launch = [&](auto kernel, int threads, int shared_bytes) {
+    kernel<<<static_cast<unsigned>(parts), static_cast<unsigned>(threads), static_cast<unsigned>(shared_bytes),
+             stream>>>(device(x), device(w), r, device(dy), device(dx), scratch, shape.tokens, width);
+    LH_CUDA_CHECK(cudaGetLastError());
+  };
+  if (width <= kThreads * kGroupSize) {
+    launch(backward_register_kernel<kThreads, 1>, kThreads, 0);
+  } else if (width <= 2 * kThreads * kGroupSize) {
+    launch(backward_register_kernel<kThreads, 2>, kThreads, 0);
+  } else if (width <= kMaxRegisterWidth) {
+    launch(backward_register_kernel<2 * kThreads, 2>, 2 * kThreads, 0);
+  } else {
+    const int shared_bytes = width * static_cast<int>(sizeof(float));
+    LH_CUDA_CHECK(cudaFuncSetAttribute(backward_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes));
+    launch(backward_kernel, kThreads, shared_bytes);
+  }
   sum_parts_kernel<<<static_cast<unsigned>((width + kColumns - 1) / kColumns), dim3(kColumns, kAdders), 0, stream>>>(
       scratch, dw, width, parts);
   LH_CUDA_CHECK(cudaGetLastError());

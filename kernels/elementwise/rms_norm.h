@@ -7,8 +7,10 @@
 //
 // Version 1: a block of 256 threads a row, 16-byte accesses, the row read twice (the second time from the L1); backward
 // in 264 blocks, their sums of dw added by one thread a column. H200, 65,536 x 4,096: 3.7 TB/s, backward 2.35 TB/s.
-// Version 2 (this): backward in up to 1,056 blocks, eight threads a column: 2.9 TB/s (3.3 expected), 2.1 at 16,384
-// rows.
+// Version 2 (rows wider than 8,192): backward in up to 1,056 blocks, eight threads a column: 2.9 TB/s (3.3 expected),
+// 2.1 at 16,384 rows.
+// Version 3 (this): backward with the row and the sums of dw in registers, each row read once, the next one asked for
+// before this one is added up; 264 blocks. Expected, not measured yet: 3.5 TB/s, 3.1 at 16,384 rows.
 #pragma once
 
 #include <cuda_runtime_api.h>
