@@ -1,0 +1,157 @@
+// Copies of an eager framework around gathers and rings: bytes and launches of each op in closed form.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "sim/strategies/context_parallel/framework_step.h"
+#include "sim/strategies/registry.h"
+#include "tests/unit/strategies/ring_case.h"
+
+namespace longhaul {
+namespace {
+
+constexpr int kRanks = 4;
+constexpr std::int64_t kTokens = 128;
+
+struct Copies {
+  std::int64_t bytes = 0;
+  int launches = 0;
+};
+
+RingCase case_of(std::vector<std::int64_t> documents) {
+  RingCase of;
+  of.cp = kRanks;
+  of.sequences = {std::move(documents)};
+  return of;
+}
+
+// By label: what the ops of layer 1 that are neither attention nor collectives read and write on one rank.
+std::map<std::string, Copies> copies_of(const std::string& name, const RingCase& of, int rank, Json options = {}) {
+  StrategyRequest request = ring_request(of);
+  options["copies"] = "framework";
+  request.options = options;
+  request.training.scope = Scope::kAttention;
+  request.training.recompute = Recompute::kNone;
+  const Planned planned = find_strategy(name)->plan(request);
+  EXPECT_TRUE(planned.has_value()) << planned.error();
+  const Schedule& schedule = *planned->schedule;
+  std::map<std::string, Copies> copies;
+  Cursor cursor(rank);
+  OpInstance at;
+  while (cursor.next(schedule, at)) {
+    if (at.layer != 1 || at.op->kind == OpKind::kCollective || at.op->kind == OpKind::kAttention) continue;
+    if (at.op->function == Function::kGiven || is_empty(schedule, at)) continue;
+    Copies& one = copies[at.op->label];
+    one.bytes += touched_bytes(schedule, at);
+    one.launches += 1;
+  }
+  return copies;
+}
+
+struct Widths {
+  std::int64_t q = 0, kv = 0;  // bytes of a row of Q, and of K and V together
+};
+Widths widths_of(const RingCase& of) {
+  const ModelShape model = ring_model(of);
+  return {2 * model.q_width(), 4 * model.kv_width()};
+}
+
+// One document of C = 128 tokens on N = 4 ranks, chunks of c = C / 2N = 16: rank r attends chunk r to r + 1 chunks and
+// chunk 7 - r to 8 - r, 9 chunks in all. K and V in bf16: w bytes a row together, q a row of Q.
+TEST(FrameworkCopies, Llama3OfOneDocument) {
+  const RingCase of = case_of({kTokens});
+  const auto [q, w] = widths_of(of);
+  const std::int64_t local = kTokens / kRanks, chunk = kTokens / (2 * kRanks), seen = 9 * chunk;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    auto copies = copies_of("allgather-cp", of, rank);
+    EXPECT_EQ(copies["k_pack"].bytes + copies["v_pack"].bytes, 2 * local * w);
+    EXPECT_EQ(copies["kv_order"].bytes, 2 * kTokens * w);
+    EXPECT_EQ(copies["kv_order"].launches, 2 * kRanks - 1);  // the last rank's two chunks adjoin
+    EXPECT_EQ(copies.count("kv_slices0"), 0U);               // views
+    EXPECT_EQ(copies["outputs_join"].bytes, 2 * local * q);
+    EXPECT_EQ(copies["dk_all_zero"].bytes + copies["dv_all_zero"].bytes, kTokens * w);
+    EXPECT_EQ(copies["dk_zero0"].bytes + copies["dv_zero0"].bytes, (rank + 1) * chunk * w);
+    EXPECT_EQ(copies["dk_zero1"].bytes + copies["dv_zero1"].bytes, (8 - rank) * chunk * w);
+    EXPECT_EQ(copies["dk_add"].bytes + copies["dv_add"].bytes, 3 * seen * w);
+    EXPECT_EQ(copies["dk_add"].launches, 2);
+    EXPECT_EQ(copies["dkv_unorder"].bytes, 2 * kTokens * w);
+    EXPECT_EQ(copies.count("gathered_zero"), 0U);  // no padding
+    EXPECT_EQ(copies["kv_grad_unpack"].bytes, 2 * local * w);
+    EXPECT_EQ(copies["dq_all_zero"].bytes + copies["dq_zero0"].bytes + copies["dq_zero1"].bytes, 2 * local * q);
+    EXPECT_EQ(copies["dq_join0"].bytes + copies["dq_join1"].bytes, 2 * local * q);
+  }
+}
+
+// Two documents of C/2: each chunk of 8 tokens of each. A rank's calls see 9 chunks of each document; every chunk of
+// every document but the adjoining two of the last rank is a slice, as is each document in each call.
+TEST(FrameworkCopies, PerDocOfTwoDocuments) {
+  const RingCase of = case_of({kTokens / 2, kTokens / 2});
+  const std::int64_t w = widths_of(of).kv, seen = 2 * 9 * kTokens / 16;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    auto copies = copies_of("per-doc-cp", of, rank);
+    EXPECT_EQ(copies["gather_list"].bytes, 2 * kTokens * w);
+    EXPECT_EQ(copies["kv_order"].bytes, 2 * kTokens * w);
+    EXPECT_EQ(copies["kv_order"].launches, 2 * 2 * kRanks);
+    EXPECT_EQ(copies["kv_slices0"].bytes + copies["kv_slices1"].bytes, 2 * seen * w);
+    EXPECT_EQ(copies["kv_slices0"].launches + copies["kv_slices1"].launches, 4);
+    EXPECT_EQ(copies["dk_add"].bytes + copies["dv_add"].bytes, 3 * seen * w);
+    EXPECT_EQ(copies["dk_add"].launches + copies["dv_add"].launches, 8);
+  }
+}
+
+// Whole documents of an even share: nothing is gathered or sent, own rows are copied twice (into order, into slices).
+TEST(FrameworkCopies, FlashCpOfWholeDocuments) {
+  const RingCase of = case_of({32, 32, 32, 32});
+  const std::int64_t w = widths_of(of).kv;
+  auto copies = copies_of("flashcp", of, 1, {{"choose", "imbalance"}});
+  EXPECT_EQ(copies.count("kv_order"), 0U);
+  EXPECT_EQ(copies["kv_order_own"].bytes, 2 * 32 * w);
+  EXPECT_EQ(copies["kv_slices0"].bytes, 2 * 32 * w);
+  EXPECT_EQ(copies.count("kv_slices1"), 0U);
+  EXPECT_EQ(copies["dkv_own"].bytes, 2 * 32 * w);
+}
+
+// Zigzag of one document, member r: steps 1 .. r see half the keys, the others half the queries. Sums are fp32: twice
+// the bytes of bf16. The first step's output, dQ, dK and dV are cast, and so are the four sums at the end.
+TEST(FrameworkCopies, ZigzagOfOneDocument) {
+  const RingCase of = case_of({kTokens});
+  const auto [q, w] = widths_of(of);
+  const std::int64_t local = kTokens / kRanks, half = local / 2;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const std::int64_t half_keys = rank, half_queries = kRanks - 1 - rank;
+    auto copies = copies_of("zigzag-cp", of, rank);
+    EXPECT_EQ(copies["kv_half"].bytes, 2 * half_keys * 2 * half * w);  // both passes
+    EXPECT_EQ(copies["q_half"].bytes, half_queries > 0 ? 2 * 2 * half * q : 0);
+    EXPECT_EQ(copies["output_to_fp32"].bytes, local * 3 * q);
+    EXPECT_EQ(copies["output_to_bf16"].bytes, local * 3 * q);
+    EXPECT_EQ(copies["output_scatter"].bytes, half_queries * 2 * half * 2 * q);
+    EXPECT_EQ(copies["dq_half"].bytes, half_queries * 2 * half * 2 * q);
+    EXPECT_EQ(copies["dq_add"].bytes, (half_keys * local + half_queries * half) * 5 * q);
+    EXPECT_EQ(copies["kv_grad_add"].bytes, (half_keys * half + half_queries * local) * 5 * w);
+    EXPECT_EQ(copies["kv_grad_half"].bytes, half_keys * 2 * half * 2 * w);
+    EXPECT_EQ(copies["kv_grad_to_fp32"].bytes + copies["kv_grad_to_bf16"].bytes, 2 * local * 3 * w);
+  }
+}
+
+TEST(FrameworkCopies, OptionsAreChecked) {
+  const auto faults = [](const std::string& name, const Json& options) {
+    Errors errors;
+    find_strategy(name)->check_options(options, "s.json", "/strategies/0", errors);
+    std::vector<std::string> texts;
+    for (const InputError& error : errors) texts.push_back(error.to_string());
+    return texts;
+  };
+  for (const char* name : {"allgather-cp", "per-doc-cp", "flashcp", "ring-cp", "zigzag-cp"}) {
+    EXPECT_TRUE(faults(name, {{"copies", "framework"}}).empty()) << name;
+    EXPECT_EQ(faults(name, {{"copies", "frame"}}),
+              std::vector<std::string>{"s.json: /strategies/0/copies: is \"frame\"; expected one of fused, framework; "
+                                       "did you mean \"framework\"?"});
+  }
+  EXPECT_EQ(faults("flashcp", {{"copies", "framework"}, {"overlap", true}}),
+            std::vector<std::string>{"s.json: /strategies/0/copies: is \"framework\" beside an exact exchange or "
+                                     "overlap; expected a padded exchange without overlap for that"});
+}
+
+}  // namespace
+}  // namespace longhaul
