@@ -137,10 +137,25 @@ ArenaPlan plan_arena(const Schedule& schedule, const Programs& programs, std::in
   std::vector<std::size_t> order(plan.tensors.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   auto best = first_fit(plan.tensors, order, before);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return plan.tensors[a].bytes > plan.tensors[b].bytes; });
-  auto by_size = first_fit(plan.tensors, order, before);
-  if (by_size.second < best.second) best = std::move(by_size);
+  const std::vector<std::size_t> by_program = order;
+  const auto steps = static_cast<std::int64_t>(programs.ranks[static_cast<std::size_t>(rank)].size());
+  const auto lifetime = [&](std::size_t i) {
+    const ArenaTensor& tensor = plan.tensors[i];
+    return (tensor.released == kAfterStep ? steps : tensor.released) - std::max(tensor.acquired, 0) + 1;
+  };
+  const auto size = [&](std::size_t i) { return plan.tensors[i].bytes; };
+  const auto area = [&](std::size_t i) {  // in double: bytes times ops may pass 63 bits
+    return static_cast<double>(size(i)) * static_cast<double>(lifetime(i));
+  };
+  const auto try_falling = [&](const auto& key) {
+    order = by_program;
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t i, std::size_t j) { return key(i) > key(j); });
+    auto found = first_fit(plan.tensors, order, before);
+    if (found.second < best.second) best = std::move(found);
+  };
+  try_falling(size);
+  try_falling(lifetime);
+  try_falling(area);
   for (std::size_t i = 0; i < plan.tensors.size(); ++i) plan.tensors[i].offset = best.first[i];
   plan.bytes = best.second;
   return plan;

@@ -3,8 +3,8 @@
 // A tensor's memory is its own from the start of the op that acquires it to the end of the op that releases it;
 // resident ones keep it throughout. Two tensors may share memory only if streams and events order the release of the
 // one before the acquire of the other (HappensBefore), so that reuse is right however the streams run. First fit: each
-// tensor takes the lowest offset that is free of all tensors it may meet, in program order or by falling size,
-// whichever needs less. A pure function of the programs. Offsets are multiples of kArenaAlignment.
+// tensor takes the lowest offset that is free of all tensors it may meet, in program order or by falling size, lifetime
+// or their product, whichever needs least. A pure function of the programs. Offsets are multiples of kArenaAlignment.
 #pragma once
 
 #include <cstdint>

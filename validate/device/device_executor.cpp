@@ -35,8 +35,10 @@ DeviceExecutor::DeviceExecutor(const DevicePlan& plan, std::vector<Device*> devi
   LH_ASSERT(static_cast<std::int32_t>(devices_.size()) == plan.ranks(), "{} devices for {} ranks", devices_.size(),
             plan.ranks());
   const std::set<Device*> distinct(devices_.begin(), devices_.end());
-  LH_ASSERT(distinct.size() == 1 || distinct.size() == devices_.size(), "some ranks share a device, others do not");
   virtual_ = devices_.size() > 1 && distinct.size() == 1;
+  const auto local = devices_.size() - static_cast<std::size_t>(std::count(devices_.begin(), devices_.end(), nullptr));
+  const std::size_t used = distinct.size() - distinct.count(nullptr);
+  LH_ASSERT(used > 0 && (virtual_ || used == local), "{} local ranks on {} devices", local, used);
   for (std::int32_t index = 0; index < plan.calls(); ++index) transport_.announce(plan.call(index));
   require_memory();
   allocate();
@@ -45,6 +47,7 @@ DeviceExecutor::DeviceExecutor(const DevicePlan& plan, std::vector<Device*> devi
 void DeviceExecutor::require_memory() const {
   for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) {
     if (virtual_ && rank > 0) break;
+    if (!is_local(rank)) continue;
     std::int64_t need = 0, arenas = 0;
     for (std::int32_t other = 0; other < plan_.ranks(); ++other) {
       if (!virtual_ && other != rank) continue;
@@ -63,6 +66,15 @@ void DeviceExecutor::require_memory() const {
 
 void DeviceExecutor::allocate() {
   for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) {
+    if (!is_local(rank)) {
+      memories_.emplace_back();
+      streams_.emplace_back(static_cast<std::size_t>(plan_.programs().streams), -1);
+      joins_.emplace_back();
+      slots_.emplace_back();
+      steps_.emplace_back();
+      timers_.emplace_back();
+      continue;
+    }
     const RankNeed need = plan_.need(rank);
     Device& on = device(rank);
     RankMemory memory;
@@ -95,6 +107,7 @@ void DeviceExecutor::allocate() {
 void DeviceExecutor::load() {
   std::vector<std::int32_t> ranks;
   for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) {
+    if (!is_local(rank)) continue;
     ranks.push_back(rank);
     const RankNeed need = plan_.need(rank);
     const std::uint8_t fill = options_.poison ? 0xFF : 0;
@@ -176,7 +189,9 @@ void DeviceExecutor::launch_calls(std::int32_t rank, std::int32_t position) {
 
 void DeviceExecutor::release_starts() {
   const std::set<Device*> distinct(devices_.begin(), devices_.end());
-  for (Device* each : distinct) each->release_start();
+  for (Device* each : distinct) {
+    if (each != nullptr) each->release_start();
+  }
   held_ = -1;
 }
 
@@ -223,7 +238,8 @@ void DeviceExecutor::run_op(std::int32_t rank, std::int32_t position, Mode mode)
 
 CallMember DeviceExecutor::member(std::int32_t rank, std::int32_t position, bool takes_part) const {
   const Op& op = *plan_.programs().op(rank, position).at.op;
-  return {rank, takes_part, &device(rank), &memory(rank), op.stream, stream(rank, op.stream)};
+  return {rank,          takes_part, devices_[static_cast<std::size_t>(rank)],
+          &memory(rank), op.stream,  stream(rank, op.stream)};
 }
 
 void DeviceExecutor::launch_collective(const Launch& launch) {
@@ -241,7 +257,10 @@ void DeviceExecutor::launch_collective(const Launch& launch) {
   ++outcome_.collectives;
 }
 
-void DeviceExecutor::issue(const Launch& launch, Mode mode, bool timed) {
+void DeviceExecutor::issue(const Launch& whole, Mode mode, bool timed) {
+  Launch launch = whole;  // the part of this process
+  std::erase_if(launch.places, [&](const LaunchPlace& at) { return !is_local(at.rank); });
+  if (launch.places.empty()) return;
   const auto is_timed = [&](const LaunchPlace& at) {
     return timed && !plan_.programs().op(at.rank, at.position).empty;
   };
@@ -310,6 +329,7 @@ StepOutcome DeviceExecutor::run_step(const StepWish& wish) {
   for (const Launch& launch : plan_.order()) issue(launch, Mode::kNumbers, false);
   synchronize();
   for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) {
+    if (!is_local(rank)) continue;
     std::vector<float> losses(static_cast<std::size_t>(plan_.loss_rows(rank)));
     device(rank).read(std::as_writable_bytes(std::span<float>(losses)), memory(rank).losses);
     double sum = 0;
@@ -331,7 +351,7 @@ StepOutcome DeviceExecutor::run_step(const StepWish& wish) {
 void DeviceExecutor::synchronize() {
   std::set<Device*> done;
   for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) {
-    if (!done.insert(&device(rank)).second) continue;
+    if (!is_local(rank) || !done.insert(&device(rank)).second) continue;
     guarded(virtual_ ? -1 : rank, -1, [&] { device(rank).synchronize(options_.timeout); });
   }
   guarded(-1, -1, [&] { transport_.check(); });

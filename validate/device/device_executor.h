@@ -55,8 +55,9 @@ struct StepOutcome {
 
 class DeviceExecutor {
  public:
-  // `devices`: the device of every rank; the same one for all is a virtual placement. References must outlive it.
-  // Throws DeviceFault (kMemory) before anything is launched if the plan does not fit the devices' free memory.
+  // `devices`: the device of every rank; the same one for all is a virtual placement; nullptr: a rank of another
+  // process, which walks the same launch order for its own ranks. References must outlive it. Throws DeviceFault
+  // (kMemory) before anything is launched if the plan does not fit the devices' free memory.
   DeviceExecutor(const DevicePlan& plan, std::vector<Device*> devices, Transport& transport, ExecutorOptions options);
 
   StepOutcome run_step(const StepWish& wish);
@@ -64,6 +65,8 @@ class DeviceExecutor {
   void time(RunRecord& record);
 
   bool is_virtual() const { return virtual_; }
+  // Ranks of this process.
+  bool is_local(std::int32_t rank) const { return devices_[static_cast<std::size_t>(rank)] != nullptr; }
 
  private:
   struct Timers {
@@ -87,7 +90,7 @@ class DeviceExecutor {
   void launch_collective(const Launch& launch);
   void poison_acquired(std::int32_t rank, std::int32_t position);
   void release_starts();
-  void issue(const Launch& launch, Mode mode, bool timed);
+  void issue(const Launch& whole, Mode mode, bool timed);
   void issue_alone(std::int32_t rank, bool timed);
   void collect(std::int32_t rank, std::int32_t position);
   void collect_lse(std::int32_t rank, std::int32_t position);
@@ -100,6 +103,7 @@ class DeviceExecutor {
   // Runs `body`, and says of what it throws where it was.
   void guarded(std::int32_t rank, std::int32_t position, const std::function<void()>& body) const;
 
+  std::vector<std::int32_t> local_ranks() const;
   void describe(RunRecord& record) const;
   MeasuredOp describe_op(std::int32_t rank, std::int32_t position) const;
   void time_ops(RunRecord& record);
@@ -122,6 +126,10 @@ class DeviceExecutor {
   StepOutcome outcome_;
   std::int64_t held_ = -1;  // launches since the start was held; -1: it is not held
 };
+
+// Records of processes that each ran some of the ranks, as one: ranks and ops in order, the longest of the steps, the
+// first failure. All have the same identity and counts. At least one.
+RunRecord merge_records(const std::vector<RunRecord>& records);
 
 // A whole run: numbers unless `wish` is empty, then times; a fault ends it and stands in the record, which keeps what
 // was measured before. `on_step` is called with the outcome of the numeric step.

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "sim/schedule/agreement.h"
@@ -64,6 +63,14 @@ MeasuredOp DeviceExecutor::describe_op(std::int32_t rank, std::int32_t position)
   return measured;
 }
 
+std::vector<std::int32_t> DeviceExecutor::local_ranks() const {
+  std::vector<std::int32_t> ranks;
+  for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) {
+    if (is_local(rank)) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
 void DeviceExecutor::describe(RunRecord& record) const {
   record.placement = virtual_ ? RankPlacement::kVirtual : RankPlacement::kReal;
   record.ranks = plan_.ranks();
@@ -71,6 +78,7 @@ void DeviceExecutor::describe(RunRecord& record) const {
   record.repeats = options_.repeats;
   record.rank_runs.clear();
   for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) {
+    if (!is_local(rank)) continue;
     const RankNeed need = plan_.need(rank);
     RankRun run;
     run.rank = rank;
@@ -130,13 +138,13 @@ void DeviceExecutor::time_ops(RunRecord& record) {
       }
       continue;
     }
-    for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) begin_step(rank);
+    for (const std::int32_t rank : local_ranks()) begin_step(rank);
     for (const Launch& launch : plan_.order()) issue(launch, Mode::kTogether, true);
-    for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) end_step(rank);
+    for (const std::int32_t rank : local_ranks()) end_step(rank);
     release_starts();
     synchronize();
     if (repeat < 0) continue;
-    for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) keep_times(rank, record);
+    for (const std::int32_t rank : local_ranks()) keep_times(rank, record);
   }
 }
 
@@ -157,16 +165,16 @@ void DeviceExecutor::time_steps(RunRecord& record) {
       }
       continue;
     }
-    for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) begin_step(rank);
+    for (const std::int32_t rank : local_ranks()) begin_step(rank);
     for (const Launch& launch : plan_.order()) issue(launch, Mode::kTogether, false);
-    for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) end_step(rank);
+    for (const std::int32_t rank : local_ranks()) end_step(rank);
     release_starts();
     synchronize();
     if (repeat < 0) continue;
     std::int64_t longest = 0;
-    for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) {
-      record.rank_runs[static_cast<std::size_t>(rank)].step_ps.push_back(step(rank));
-      longest = std::max(longest, step(rank));
+    for (RankRun& run : record.rank_runs) {
+      run.step_ps.push_back(step(run.rank));
+      longest = std::max(longest, step(run.rank));
     }
     record.step_ps.push_back(longest);
   }
@@ -181,7 +189,7 @@ void DeviceExecutor::time(RunRecord& record) {
     const std::vector<ProgramOp>& program = plan_.programs().ranks[static_cast<std::size_t>(rank)];
     std::vector<std::size_t>& indices = measured_.emplace_back(program.size(), SIZE_MAX);
     for (std::size_t i = 0; i < program.size(); ++i) {
-      if (program[i].empty) continue;
+      if (program[i].empty || !is_local(rank)) continue;
       indices[i] = record.ops.size();
       record.ops.push_back(describe_op(rank, static_cast<std::int32_t>(i)));
     }
@@ -189,9 +197,28 @@ void DeviceExecutor::time(RunRecord& record) {
   load();
   time_ops(record);
   time_steps(record);
-  for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) {
-    record.rank_runs[static_cast<std::size_t>(rank)].device_peak_bytes = virtual_ ? 0 : device(rank).peak_bytes();
+  for (RankRun& run : record.rank_runs) run.device_peak_bytes = virtual_ ? 0 : device(run.rank).peak_bytes();
+}
+
+RunRecord merge_records(const std::vector<RunRecord>& records) {
+  RunRecord merged = records.front();
+  for (std::size_t i = 1; i < records.size(); ++i) {
+    const RunRecord& other = records[i];
+    merged.rank_runs.insert(merged.rank_runs.end(), other.rank_runs.begin(), other.rank_runs.end());
+    merged.ops.insert(merged.ops.end(), other.ops.begin(), other.ops.end());
+    merged.hardware.devices += other.hardware.devices;
+    if (merged.failure.kind.empty()) merged.failure = other.failure;
+    merged.step_ps.resize(std::min(merged.step_ps.size(), other.step_ps.size()));
+    for (std::size_t k = 0; k < merged.step_ps.size(); ++k) {
+      merged.step_ps[k] = std::max(merged.step_ps[k], other.step_ps[k]);
+    }
   }
+  std::stable_sort(merged.rank_runs.begin(), merged.rank_runs.end(),
+                   [](const RankRun& a, const RankRun& b) { return a.rank < b.rank; });
+  std::stable_sort(merged.ops.begin(), merged.ops.end(), [](const MeasuredOp& a, const MeasuredOp& b) {
+    return std::pair(a.rank, a.position) < std::pair(b.rank, b.position);
+  });
+  return merged;
 }
 
 RunRecord run_on_devices(const DevicePlan& plan, const std::vector<Device*>& devices, Transport& transport,
@@ -201,8 +228,12 @@ RunRecord run_on_devices(const DevicePlan& plan, const std::vector<Device*>& dev
   record.identity.fingerprint = schedule_fingerprint(plan.schedule());
   record.identity.seed = options.parameter_seed;
   record.ranks = plan.ranks();
-  record.hardware = devices.front()->hardware();
-  record.hardware.devices = static_cast<std::int32_t>(std::set<Device*>(devices.begin(), devices.end()).size());
+  std::vector<Device*> local;  // each once
+  for (Device* device : devices) {
+    if (device != nullptr && std::find(local.begin(), local.end(), device) == local.end()) local.push_back(device);
+  }
+  record.hardware = local.front()->hardware();
+  record.hardware.devices = static_cast<std::int32_t>(local.size());
   try {
     DeviceExecutor executor(plan, devices, transport, options);
     if (on_step) on_step(executor.run_step(wish), record);
@@ -212,7 +243,7 @@ RunRecord run_on_devices(const DevicePlan& plan, const std::vector<Device*>& dev
                       fault.at().position,     fault.at().op, fault.at().kernel};
     const bool stopped = transport.abort() && fault.kind() != FaultKind::kKernel;
     if (fault.abandoned() && !stopped) {
-      for (Device* device : devices) device->abandon();
+      for (Device* device : local) device->abandon();
     }
   }
   return record;

@@ -187,7 +187,7 @@ int cuda_device_count(std::string& why) {
   return count;
 }
 
-CudaDevice::CudaDevice(int index, AttentionLibrary attention) : index_(index), attention_(attention) {
+CudaDevice::CudaDevice(int index, AttentionChoice attention) : index_(index), attention_(attention) {
   std::string why;
   const int count = cuda_device_count(why);
   if (index >= count) {
@@ -209,6 +209,11 @@ CudaDevice::~CudaDevice() {
 }
 
 void CudaDevice::use() const { LH_CUDA_CHECK(cudaSetDevice(index_)); }
+
+void CudaDevice::plant_delay(const std::string& kernel, std::chrono::nanoseconds delay) {
+  delayed_kernel_ = kernel;
+  delay_ = delay;
+}
 
 cudaStream_t CudaDevice::cuda_stream(StreamHandle stream) const {
   return state_->streams[static_cast<std::size_t>(stream)].stream.get();
@@ -315,7 +320,8 @@ void CudaDevice::launch(const DeviceCall& call, const RankMemory& memory, Stream
                         StreamHandle stream) {
   use();
   StreamTools& tools = state_->streams[static_cast<std::size_t>(stream)];
-  std::visit(CudaCalls(memory, scratch_stream, tools, attention_ == AttentionLibrary::kBest), call);
+  std::visit(CudaCalls(memory, scratch_stream, tools, attention_ == AttentionChoice::kBest), call);
+  if (!delayed_kernel_.empty() && delayed_kernel_ == kernel_name(call)) delay(delay_.count(), tools.stream.get());
 }
 
 void CudaDevice::copy(const PlacedRows& from, const PlacedRows& to, bool accumulate, StreamHandle stream) {
@@ -352,7 +358,7 @@ void CudaDevice::write_async(std::byte* to, std::vector<std::byte> from, StreamH
 }
 
 std::string CudaDevice::kernel_label(const DeviceCall& call) const {
-  const bool best = attention_ == AttentionLibrary::kBest;
+  const bool best = attention_ == AttentionChoice::kBest;
   if (std::holds_alternative<GemmCall>(call)) return "cublaslt";
   if (const auto* forward = std::get_if<AttentionForwardCall>(&call)) {
     return best && runs_on_cudnn(*forward) ? "cudnn" : "piece_attention";

@@ -14,7 +14,7 @@
 
 namespace longhaul {
 
-enum class AttentionLibrary : std::uint8_t {
+enum class AttentionChoice : std::uint8_t {
   kBest,    // cuDNN where one call does it, else our kernels
   kPieces,  // our kernels alone
 };
@@ -22,10 +22,12 @@ enum class AttentionLibrary : std::uint8_t {
 class CudaDevice : public Device {
  public:
   // Throws DeviceFault (kDeviceLost) where CUDA has no such GPU.
-  explicit CudaDevice(int index, AttentionLibrary attention = AttentionLibrary::kBest);
+  explicit CudaDevice(int index, AttentionChoice attention = AttentionChoice::kBest);
   ~CudaDevice() override;
 
   int index() const { return index_; }
+  // Tests and checks of gates: every call of a kernel (kernel_name) takes that much longer.
+  void plant_delay(const std::string& kernel, std::chrono::nanoseconds delay);
   cudaStream_t cuda_stream(StreamHandle stream) const;
 
   HardwareInfo hardware() const override;
@@ -58,7 +60,9 @@ class CudaDevice : public Device {
   void use() const;
 
   int index_;
-  AttentionLibrary attention_;
+  AttentionChoice attention_;
+  std::string delayed_kernel_;
+  std::chrono::nanoseconds delay_{0};
   std::unique_ptr<State> state_;
 };
 

@@ -228,6 +228,14 @@ __global__ void gate_kernel(const volatile int* gate) {
   } while (*gate == 0 && now - begin < kMostNanoseconds);
 }
 
+__global__ void delay_kernel(unsigned long long nanoseconds) {
+  unsigned long long begin = 0, now = 0;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begin));
+  do {
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  } while (now - begin < nanoseconds);
+}
+
 RowsArgument argument(const DeviceRows& rows) { return {rows.data, rows.index, rows.stride, rows.bf16 ? 1 : 0}; }
 
 bool tight(const DeviceRows& rows) { return rows.index == nullptr && (rows.stride == rows.columns || rows.rows <= 1); }
@@ -348,6 +356,11 @@ void embedding_gradient(const EmbeddingGradient& gradient, cudaStream_t stream) 
 
 void hold_at_gate(const int* gate, cudaStream_t stream) {
   gate_kernel<<<1, 1, 0, stream>>>(gate);
+  LH_CUDA_CHECK(cudaGetLastError());
+}
+
+void delay(std::int64_t nanoseconds, cudaStream_t stream) {
+  delay_kernel<<<1, 1, 0, stream>>>(static_cast<unsigned long long>(nanoseconds));
   LH_CUDA_CHECK(cudaGetLastError());
 }
 

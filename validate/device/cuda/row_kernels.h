@@ -45,4 +45,7 @@ void embedding_gradient(const EmbeddingGradient& gradient, cudaStream_t stream);
 // that never opens it cannot hang the device.
 void hold_at_gate(const int* gate, cudaStream_t stream);
 
+// A kernel of one thread that does nothing for so long.
+void delay(std::int64_t nanoseconds, cudaStream_t stream);
+
 }  // namespace longhaul

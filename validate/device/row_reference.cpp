@@ -1,0 +1,233 @@
+#include "validate/device/row_reference.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "sim/core/invariant.h"
+#include "sim/core/mix.h"
+#include "validate/cpu/reference_attention.h"
+#include "validate/device/kernel_call.h"
+
+namespace longhaul {
+namespace {
+
+// A document's rows, and where a row of it stands.
+struct DocumentRows {
+  std::int64_t first = 0;   // of the document, in reference order
+  std::int64_t rows = 0;    // of it
+  std::int64_t tokens = 0;  // half of its rows in block diffusion
+  std::int64_t row = 0;     // within the document
+  std::int64_t position(std::int64_t of) const { return of % tokens; }
+};
+
+DocumentRows document_of(const Batch& batch, std::int64_t row) {
+  const RowOrder order(batch);
+  const auto after = std::upper_bound(order.document_row.begin(), order.document_row.end(), row);
+  const auto document = static_cast<std::size_t>(after - order.document_row.begin() - 1);
+  DocumentRows of;
+  of.first = order.document_row[document];
+  of.tokens = batch.documents[document];
+  of.rows = order.noisy ? 2 * of.tokens : of.tokens;
+  of.row = row - of.first;
+  return of;
+}
+
+double dot(const double* a, const Bf16* b, std::int64_t dim) {
+  double sum = 0;
+  for (std::int64_t c = 0; c < dim; ++c) sum += a[c] * static_cast<double>(to_float(b[c]));
+  return sum;
+}
+
+// Turns the gradient of a row that RoPE has turned back to that of the projection's output.
+void turn_back(std::vector<double>& gradient, std::int64_t dim, std::int64_t position) {
+  const std::int64_t half = dim / 2;
+  for (std::int64_t p = 0; p < half; ++p) {
+    const double frequency = std::pow(kRopeBase, -2.0 * static_cast<double>(p) / static_cast<double>(dim));
+    const double cosine = std::cos(static_cast<double>(position) * frequency);
+    const double sine = std::sin(static_cast<double>(position) * frequency);
+    for (std::size_t head = 0; head < gradient.size(); head += static_cast<std::size_t>(dim)) {
+      double& a = gradient[head + static_cast<std::size_t>(p)];
+      double& b = gradient[head + static_cast<std::size_t>(p + half)];
+      const double turned = a * cosine + b * sine;
+      b = b * cosine - a * sine;
+      a = turned;
+    }
+  }
+}
+
+struct Squares {
+  double difference = 0, reference = 0;
+  void add(double value, double expected) {
+    const double apart = value - expected;
+    difference += apart * apart;
+    reference += expected * expected;
+  }
+  void add(const Squares& other) {
+    difference += other.difference;
+    reference += other.reference;
+  }
+  double error() const {
+    const double error = std::sqrt(difference / reference);
+    return std::isfinite(error) ? error : std::numeric_limits<double>::infinity();
+  }
+};
+struct RowErrors {
+  Squares o, lse, dq;
+};
+
+RowErrors errors_of(const ModelShape& model, const Batch& batch, const LayerRows& rows, std::int64_t row) {
+  const RowResult expected = reference_row(model, batch, rows, row);
+  RowErrors errors;
+  for (std::size_t j = 0; j < expected.o.size(); ++j) {
+    errors.o.add(to_float(rows.o.row(row)[j]), expected.o[j]);
+    errors.dq.add(to_float(rows.qkv_grad.row(row)[j]), expected.dq[j]);
+  }
+  for (std::size_t h = 0; h < expected.lse.size(); ++h) errors.lse.add(rows.lse.row(row)[h], expected.lse[h]);
+  return errors;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> sample_rows(const Batch& batch, std::int64_t count, std::uint64_t seed) {
+  const std::int64_t rows = RowOrder(batch).rows;
+  std::set<std::int64_t> drawn;
+  if (rows <= count) {
+    for (std::int64_t row = 0; row < rows; ++row) drawn.insert(row);
+  }
+  for (std::uint64_t i = 0; static_cast<std::int64_t>(drawn.size()) < std::min(rows, count); ++i) {
+    drawn.insert(static_cast<std::int64_t>(mix(seed + i) % static_cast<std::uint64_t>(rows)));
+  }
+  return {drawn.begin(), drawn.end()};
+}
+
+LayerRows layer_rows(const Schedule& schedule, const StepOutcome& outcome, std::int16_t layer) {
+  return {gather_rows(schedule, outcome, "qkv", layer), gather_rows(schedule, outcome, "attention_output", layer),
+          gather_rows(schedule, outcome, "attention_output_grad", layer),
+          gather_rows(schedule, outcome, "qkv_grad", layer), gather_lse(schedule, outcome, layer)};
+}
+
+// Two passes over the keys of each head: scores and their log-sum-exp; then O and, with delta = sum of O dO,
+// dQ = sum over keys of P (dO V - delta) K scale (FlashAttention-2, section 2.2).
+RowResult reference_row(const ModelShape& model, const Batch& batch, const LayerRows& rows, std::int64_t row) {
+  const DocumentRows document = document_of(batch, row);
+  const std::int64_t dim = model.head_dim;
+  const double scale = 1.0 / std::sqrt(static_cast<double>(dim));
+  std::vector<std::int64_t> keys;
+  for (std::int64_t key = 0; key < document.rows; ++key) {
+    if (mask_allows(document.tokens, batch.objective, document.row, key)) keys.push_back(document.first + key);
+  }
+  RowResult result;
+  result.o.assign(static_cast<std::size_t>(model.q_width()), 0.0);
+  result.dq = result.o;
+  std::vector<double> scores(keys.size()), q(static_cast<std::size_t>(dim)), d_o(static_cast<std::size_t>(dim));
+  for (std::int64_t head = 0; head < model.q_heads; ++head) {
+    const std::int64_t kv_head = head / (model.q_heads / model.kv_heads);
+    const std::int64_t k_column = model.q_width() + kv_head * dim;
+    const std::int64_t v_column = k_column + model.kv_width();
+    for (std::int64_t c = 0; c < dim; ++c) {
+      q[static_cast<std::size_t>(c)] = to_float(rows.qkv.row(row)[head * dim + c]);
+      d_o[static_cast<std::size_t>(c)] = to_float(rows.d_o.row(row)[head * dim + c]);
+    }
+    double top = -std::numeric_limits<double>::infinity();
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      scores[i] = scale * dot(q.data(), rows.qkv.row(keys[i]) + k_column, dim);
+      top = std::max(top, scores[i]);
+    }
+    double sum = 0;
+    for (const double score : scores) sum += std::exp(score - top);
+    const double lse = top + std::log(sum);
+    result.lse.push_back(lse);
+    double* o = result.o.data() + head * dim;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      const double p = std::exp(scores[i] - lse);
+      const Bf16* v = rows.qkv.row(keys[i]) + v_column;
+      for (std::int64_t c = 0; c < dim; ++c) o[c] += p * static_cast<double>(to_float(v[c]));
+    }
+    double delta = 0;
+    for (std::int64_t c = 0; c < dim; ++c) delta += o[c] * d_o[static_cast<std::size_t>(c)];
+    double* dq = result.dq.data() + head * dim;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      const double p = std::exp(scores[i] - lse);
+      const double ds = p * (dot(d_o.data(), rows.qkv.row(keys[i]) + v_column, dim) - delta) * scale;
+      const Bf16* k = rows.qkv.row(keys[i]) + k_column;
+      for (std::int64_t c = 0; c < dim; ++c) dq[c] += ds * static_cast<double>(to_float(k[c]));
+    }
+  }
+  turn_back(result.dq, dim, document.position(document.row));
+  return result;
+}
+
+std::vector<QuantityNorm> sampled_errors(const Schedule& schedule, const StepOutcome& outcome,
+                                         const std::vector<std::int64_t>& rows, int threads) {
+  std::vector<QuantityNorm> worst(3);
+  const char* names[3] = {"O", "LSE", "dQ"};
+  for (std::size_t i = 0; i < 3; ++i) worst[i].quantity = names[i];
+  for (std::int64_t layer = 0; layer < schedule.model.layers; ++layer) {
+    const LayerRows of = layer_rows(schedule, outcome, static_cast<std::int16_t>(layer));
+    std::int64_t missing = 0;
+    for (const std::int64_t row : rows) {
+      const auto held = [&](const auto& table) {
+        return row < table.rows() && table.seen[static_cast<std::size_t>(row)];
+      };
+      missing += held(of.qkv) && held(of.o) && held(of.d_o) && held(of.qkv_grad) && held(of.lse) ? 0 : 1;
+    }
+    std::vector<RowErrors> by_row(rows.size());
+    if (missing == 0) {
+      std::atomic<std::size_t> next = 0;
+      const auto work = [&] {
+        for (std::size_t i = next++; i < rows.size(); i = next++) {
+          by_row[i] = errors_of(schedule.model, *schedule.batch, of, rows[i]);
+        }
+      };
+      std::vector<std::jthread> team;
+      for (int t = 1; t < threads; ++t) team.emplace_back(work);
+      work();
+    }
+    RowErrors all;
+    for (const RowErrors& errors : by_row) {  // in order of the rows, whoever computed them
+      all.o.add(errors.o);
+      all.lse.add(errors.lse);
+      all.dq.add(errors.dq);
+    }
+    const Squares* squares[3] = {&all.o, &all.lse, &all.dq};
+    for (std::size_t i = 0; i < 3; ++i) {
+      const std::int64_t width = i == 1 ? schedule.model.q_heads : schedule.model.q_width();
+      worst[i].elements += static_cast<std::int64_t>(rows.size()) * width;
+      worst[i].missing += missing * width;
+      const double error = missing > 0 ? std::numeric_limits<double>::infinity() : squares[i]->error();
+      if (error < worst[i].error) continue;
+      worst[i].error = error;
+      worst[i].worst = fmt::format("layer {}", layer);
+    }
+  }
+  return worst;
+}
+
+std::vector<NumericsResult> judge_rows(const std::vector<QuantityNorm>& errors,
+                                       const std::vector<QuantityNorm>& undistributed, double factor) {
+  LH_ASSERT(errors.size() == undistributed.size(), "{} quantities against {}", errors.size(), undistributed.size());
+  std::vector<NumericsResult> results;
+  for (std::size_t i = 0; i < errors.size(); ++i) {
+    NumericsResult result;
+    result.quantity = errors[i].quantity;
+    result.reference = "fp64-rows";
+    result.error = errors[i].error;
+    result.undistributed_error = undistributed[i].error;
+    result.limit = factor * undistributed[i].error;
+    result.elements = errors[i].elements;
+    result.missing = errors[i].missing;
+    result.worst = errors[i].worst;
+    result.pass = result.missing == 0 && result.error <= result.limit;
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+}  // namespace longhaul
