@@ -29,9 +29,9 @@ struct Maker {
   OperandPool& pool;
   cudaStream_t stream;
 
-  std::int64_t tokens() const { return call.tokens; }
-  std::int64_t width() const { return call.width; }
-  int heads() const { return static_cast<int>(call.width / kHeadDim); }
+  std::int64_t tokens() const { return call.m; }
+  std::int64_t width() const { return call.n; }
+  int heads() const { return static_cast<int>(call.n / kHeadDim); }
   Bf16* rows() { return pool.take<Bf16>(tokens() * width()); }
   float* floats() { return pool.take<float>(tokens() * width()); }
 

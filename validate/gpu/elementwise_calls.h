@@ -10,8 +10,8 @@
 
 namespace longhaul {
 
-// Enqueues one call of call.kernel on call.tokens x call.width (elementwise_kernels() of the plan; heads of 128 where
-// there are heads). Rows are packed and unpacked in a mixed order, none twice. Throws std::invalid_argument for a
+// Enqueues one call of call.kernel on call.m tokens of call.n elements (elementwise_kernels() of the plan; heads of 128
+// where there are heads). Rows are packed and unpacked in a mixed order, none twice. Throws std::invalid_argument for a
 // kernel that is none.
 std::function<void()> elementwise_call(const CalibrationCall& call, OperandPool& pool, cudaStream_t stream);
 

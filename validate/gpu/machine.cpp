@@ -62,9 +62,10 @@ int visible_gpus() {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess) {
-    throw LimitError(fmt::format("no CUDA device: {}: {}", cudaGetErrorName(status), cudaGetErrorString(status)));
+    throw LimitError(fmt::format("no CUDA device: {}: {}; run where a GPU and its driver are", cudaGetErrorName(status),
+                                 cudaGetErrorString(status)));
   }
-  if (count == 0) throw LimitError("no CUDA device: cudaGetDeviceCount is 0");
+  if (count == 0) throw LimitError("no CUDA device: cudaGetDeviceCount is 0; run where a GPU is");
   return count;
 }
 

@@ -122,7 +122,7 @@ TEST(MeasuringLoop, StopsAfterTheMostTime) {
 
 // A call of 0.7 s: one sample is all there is time for, and it counts.
 TEST(MeasuringLoop, OneSampleOfAVeryLongCallCounts) {
-  ScriptedStopwatch watch({{700, 1900}}, {700, 1500});
+  ScriptedStopwatch watch({{700, 1900}}, {{700, 1500}});
   const Measurement result = measure(watch, limits());
   EXPECT_EQ(result.stop, StopReason::kTime);
   EXPECT_EQ(result.ms.count, 1U);
@@ -169,9 +169,9 @@ TEST(MeasuringLoop, UnknownClocksDropNothing) {
   EXPECT_EQ(measure(slow, unknown).dropped, 0U);
 }
 
-// 0.5 ms a call: 80 calls would fill 0.04 s, a batch has at most 64; two batches then.
+// 0.5 ms a call: 80 calls would fill 0.04 s, a batch has at most 64; two batches then, of which the later one counts.
 TEST(MeasuringLoop, BatchesFillTheirTime) {
-  ScriptedStopwatch watch({{0.5, 1900}}, {0.45, 1470});
+  ScriptedStopwatch watch({{0.5, 1900}}, {{0.40, 1900}, {0.45, 1470}});
   const Measurement result = measure(watch, limits());
   EXPECT_EQ(watch.batch_calls.size(), 2U);
   EXPECT_THAT(watch.batch_calls, Each(64));

@@ -202,12 +202,12 @@ TEST(CalibrationPlan, IsMeasuredInSixMinutes) {
   EXPECT_LE(longest, 0.1);  // no call eats the time of all others
 }
 
-// GEMM of 1 ms by a model that says so: 2 warm-ups, 20 samples of 1.15 ms are below 0.04 s, so 0.04 s cold; batch 40
-// calls of 0.04 s and its start; 0.01 s to prepare.
+// GEMM of 1 ms by a model that says so: 2 warm-ups, 20 samples of 1.15 ms are below 0.04 s, so 0.04 s cold; batches of
+// 0.1 s and a start; 0.01 s to prepare.
 TEST(Budget, AddsWhatARowTakes) {
   CalibrationCall call;
   LoopLimits limits;
-  EXPECT_NEAR(predicted_row_seconds(call, 1e-3, limits), 0.01 + 0.002 + 0.04 + 0.04015, 1e-9);
+  EXPECT_NEAR(predicted_row_seconds(call, 1e-3, limits), 0.01 + 0.002 + 0.04 + 0.10015, 1e-9);
   // 100 ms: the loop's half second, and one sample over; two calls of batch.
   EXPECT_NEAR(predicted_row_seconds(call, 0.1, limits), 0.01 + 0.2 + 0.60015 + 0.2, 1e-9);
   call.call_class = CallClass::kAttention;

@@ -73,7 +73,7 @@ TEST_F(RunTest, WritesARowACallInTheOrderOfThePlan) {
   for (std::size_t i = 0; i < plan.size(); ++i) EXPECT_EQ(bench_.prepared[i], describe(plan[i]));
   EXPECT_THAT(
       text(".rows.csv"),
-      HasSubstr("\nclass,op,pass,m,n,k,q_heads,kv_heads,head_dim,mask,pieces,bytes,name,tokens,width,impl,ms_median,"
+      HasSubstr("\nclass,op,pass,m,n,k,q_heads,kv_heads,head_dim,mask,pieces,bytes,name,impl,ms_median,"
                 "ms_min,ms_max,ms_mean,deviation_percent,samples,dropped,clock_mhz,batch_ms,batch_clock_mhz,stop\n"));
   EXPECT_THAT(text(".rows.csv"), HasSubstr("# device: Scripted GPU, sm_90\n# driver: 1.0\n# method: "));
   // 1 ms a sample: the 40th passes 0.04 s, or the 41st where the sum is rounded down; batches of 1 ms at 1,980 MHz.

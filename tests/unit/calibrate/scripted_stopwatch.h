@@ -1,8 +1,10 @@
 // A device by script: samples come from a list (the last one repeats), the clock moves by what each takes.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "validate/gpu/calibrate/stopwatch.h"
@@ -11,8 +13,8 @@ namespace longhaul {
 
 class ScriptedStopwatch : public Stopwatch {
  public:
-  explicit ScriptedStopwatch(std::vector<Sample> cold, Sample batch_sample = {1, 1980})
-      : cold_(std::move(cold)), batch_(batch_sample) {}
+  explicit ScriptedStopwatch(std::vector<Sample> cold, std::vector<Sample> batches = {{1, 1980}})
+      : cold_(std::move(cold)), batches_(std::move(batches)) {}
 
   Sample cold() override {
     if (fail_at >= 0 && taken == fail_at) throw std::runtime_error("scripted failure");
@@ -22,9 +24,10 @@ class ScriptedStopwatch : public Stopwatch {
     return sample;
   }
   Sample batch(int calls) override {
+    const Sample sample = batches_.at(std::min(batch_calls.size(), batches_.size() - 1));
     batch_calls.push_back(calls);
-    now += 1e-3 * batch_.ms * calls;
-    return batch_;
+    now += 1e-3 * sample.ms * calls;
+    return sample;
   }
   double seconds() override { return now; }
   void rest(double seconds) override {
@@ -40,7 +43,7 @@ class ScriptedStopwatch : public Stopwatch {
 
  private:
   std::vector<Sample> cold_;
-  Sample batch_;
+  std::vector<Sample> batches_;
 };
 
 }  // namespace longhaul

@@ -39,9 +39,8 @@ Expected<std::vector<CallClass>> parse_classes(const std::vector<std::string>& n
 }
 
 const std::vector<std::string>& call_columns() {
-  static const std::vector<std::string> columns = {"class",  "op",      "pass",     "m",        "n",
-                                                   "k",      "q_heads", "kv_heads", "head_dim", "mask",
-                                                   "pieces", "bytes",   "name",     "tokens",   "width"};
+  static const std::vector<std::string> columns = {"class",    "op",       "pass", "m",      "n",     "k",   "q_heads",
+                                                   "kv_heads", "head_dim", "mask", "pieces", "bytes", "name"};
   return columns;
 }
 
@@ -58,9 +57,7 @@ std::vector<std::string> call_fields(const CalibrationCall& call) {
           call.mask,
           call.pieces,
           number(call.bytes),
-          call.name,
-          number(call.tokens),
-          number(call.width)};
+          call.name};
 }
 
 std::string describe(const CalibrationCall& call) {
@@ -74,7 +71,7 @@ std::string describe(const CalibrationCall& call) {
       return fmt::format("{} {} {}/{} heads of {}, {}{}", text, call.mask, call.q_heads, call.kv_heads, call.head_dim,
                          call.pieces.substr(0, kMostPieceText), call.pieces.size() > kMostPieceText ? "..." : "");
     case CallClass::kElementwise:
-      return fmt::format("{} {} tokens of {}", call.kernel, call.tokens, call.width);
+      return fmt::format("{} {} tokens of {}", call.kernel, call.m, call.n);
     case CallClass::kCopy:
       return fmt::format("{} of {} bytes", text, call.bytes);
     case CallClass::kLaunch:

@@ -36,15 +36,13 @@ struct CalibrationCall {
   CallClass call_class = CallClass::kGemm;
   // Columns of `cost`; what a class has no use for is 0 or empty.
   std::string op, pass;
-  std::int64_t m = 0, n = 0, k = 0;
+  std::int64_t m = 0, n = 0, k = 0;  // elementwise: tokens, elements of a token (cross-entropy: the vocabulary)
   std::int64_t q_heads = 0, kv_heads = 0, head_dim = 0;
   std::string mask, pieces;
   std::int64_t bytes = 0;  // elementwise: read plus written, each once; copy: payload
   // "FAMILY/SIZE": a fit leaves rows of one family out together (validate/fit/kernel_rows.h).
   std::string name;
-  // Elementwise: which kernel, on how many tokens of how many elements (cross-entropy: the vocabulary).
-  std::string kernel;
-  std::int64_t tokens = 0, width = 0;
+  std::string kernel;  // elementwise: which
 
   bool operator==(const CalibrationCall&) const = default;
 };

@@ -11,15 +11,16 @@ namespace {
 // Mean of the clocks that are known.
 class ClockMean {
  public:
-  void add(double mhz, double weight = 1) {
+  void add(double mhz) {
     if (mhz <= 0) return;
-    sum_ += mhz * weight;
-    weight_ += weight;
+    sum_ += mhz;
+    ++count_;
   }
-  double mhz() const { return weight_ > 0 ? sum_ / weight_ : 0; }
+  double mhz() const { return count_ > 0 ? sum_ / count_ : 0; }
 
  private:
-  double sum_ = 0, weight_ = 0;
+  double sum_ = 0;
+  int count_ = 0;
 };
 
 struct ColdSamples {
@@ -71,15 +72,18 @@ void take_batches(Stopwatch& stopwatch, const LoopLimits& limits, double call_ms
   const double wanted = std::ceil(1e3 * limits.batch_seconds / call_ms);
   const int calls = static_cast<int>(std::clamp(wanted, 2.0, static_cast<double>(limits.most_batch_calls)));
   const double start = stopwatch.seconds();
-  ClockMean clock;
-  double total_ms = 0, batches = 0;
+  std::vector<Sample> batches;
   do {
-    const Sample sample = stopwatch.batch(calls);
-    total_ms += sample.ms;
-    clock.add(sample.clock_mhz);
-    ++batches;
+    batches.push_back(stopwatch.batch(calls));
   } while (stopwatch.seconds() - start < limits.batch_seconds);
-  result.batch_ms = total_ms / batches;
+  const std::size_t from = batches.size() / 2;
+  ClockMean clock;
+  double total_ms = 0;
+  for (std::size_t i = from; i < batches.size(); ++i) {
+    total_ms += batches[i].ms;
+    clock.add(batches[i].clock_mhz);
+  }
+  result.batch_ms = total_ms / static_cast<double>(batches.size() - from);
   result.batch_clock_mhz = clock.mhz();
 }
 

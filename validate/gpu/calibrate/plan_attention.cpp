@@ -138,7 +138,7 @@ Problem varlen_problem(std::size_t index, const std::vector<double>& point) {
       continue;
     }
     problem.pieces = text_of(pieces);
-    problem.name = fmt::format("{}/{}-of-{}", family, index, pieces.size());
+    problem.name = fmt::format("{}/{}.{}", family, index, pieces.size());
     return problem;
   }
 }
@@ -173,7 +173,7 @@ std::vector<CalibrationCall> attention_calls() {
     std::int64_t q = k;
     if (!square) {  // fewer queries, so more keys fit
       k = std::min<std::int64_t>(65536, 2 * k);
-      q = std::max<std::int64_t>(128, k >> (1 + item_at(point[3], 5)));
+      q = std::max<std::int64_t>(128, k >> (2 + item_at(point[3], 4)));
     }
     problem.pieces = text_of({{q, k}});
     problem.name = fmt::format("{}{}-{}-{}/{}", square ? "" : "range-", problem.mask, problem.head_dim,
@@ -204,7 +204,9 @@ std::vector<CalibrationCall> diffusion_calls() {
     problem.head_dim = i % 8 == 3 ? 64 : 128;
     const std::int64_t block = kBlocks.at(item_at(point[1], kBlocks.size()));
     problem.mask = fmt::format("block-diffusion{}:{}", i % 3 == 2 ? "-token" : "", block);
-    const double most = length_limit(kMostListFlop, 1, problem.heads, problem.head_dim);
+    // Head dimensions other than 128 go through the portable kernel, several times slower.
+    const double most_flop = problem.head_dim == 128 ? kMostListFlop : kMostListFlop / 4;
+    const double most = length_limit(most_flop, 1, problem.heads, problem.head_dim);
     const std::int64_t length = log_between(point[2], 2048, std::min(49152.0, most), i % 2 == 0 ? 256 : 16);
     const std::int64_t second = i % 4 == 1 ? length / 3 : 0;
     problem.pieces =

@@ -27,11 +27,11 @@ CalibrationCall elementwise_call_of(const std::string& kernel, double bytes, std
   call.call_class = CallClass::kElementwise;
   call.op = "elementwise";
   call.kernel = kernel;
-  call.width = width;
+  call.n = width;
   const auto per_token = static_cast<double>(elementwise_bytes(kernel, 1024, width)) / 1024;
-  call.tokens = std::max<std::int64_t>(8, std::llround(bytes / per_token / 8) * 8);
-  call.bytes = elementwise_bytes(kernel, call.tokens, width);
-  call.name = fmt::format("{}-{}/{}", kernel, width, call.tokens);
+  call.m = std::max<std::int64_t>(8, std::llround(bytes / per_token / 8) * 8);
+  call.bytes = elementwise_bytes(kernel, call.m, width);
+  call.name = fmt::format("{}-{}/{}", kernel, width, call.m);
   return call;
 }
 
