@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <tl/expected.hpp>
 #include <vector>
@@ -61,6 +62,12 @@ struct Strategy {
   // Adds an error for each option value that is not allowed. `file` and `path` locate the entry.
   std::function<void(const Json& options, const std::string& file, const std::string& path, Errors&)> check_options;
   std::function<Planned(const StrategyRequest&)> plan;
+  // May be empty. Otherwise called before `plan` with the batches of steps 0 .. k as they are loaded: puts what step k
+  // trains into the request (documents that waited, micro-batches packed anew). Gives a line on steps 0 .. k for the
+  // report, empty if there is nothing to say. The error is a reason, as of `plan`.
+  std::function<tl::expected<std::string, std::string>(StrategyRequest&,
+                                                       std::span<const std::shared_ptr<const Batch>> loaded)>
+      select;
   std::string note;  // shown in the report: what of the paper is not modelled yet
 };
 

@@ -129,9 +129,13 @@ std::shared_ptr<const EntryTrace> record(const CaseSetup& setup, const Ran& ran,
 
 Planned plan_entry(const CaseSetup& setup, const StrategyEntry& entry, const Degrees& degrees, std::size_t step) {
   const Strategy& strategy = *find_strategy(entry.name);
-  const StrategyRequest request = make_request(setup, entry, degrees, step);
+  StrategyRequest request = make_request(setup, entry, degrees, step);
   const tl::expected<void, std::string> applicable = check_applicable(strategy, request);
   if (!applicable) return tl::unexpected(applicable.error());
+  if (strategy.select) {
+    const auto selected = strategy.select(request, std::span(setup.batches).first(step + 1));
+    if (!selected) return tl::unexpected(selected.error());
+  }
   return strategy.plan(request);
 }
 
@@ -161,6 +165,11 @@ EntryResult run_entry(const CaseSetup& setup, const StrategyEntry& entry, TraceM
     steps.push_back(summarize(run(setup, *planned), *planned->schedule, training, setup.cluster, setup.kernels));
   }
   result.summary = mean_of(steps);
+  if (strategy.select) {
+    StrategyRequest request = make_request(setup, entry, ran->degrees, setup.batches.size() - 1);
+    const auto selected = strategy.select(request, setup.batches);
+    if (selected && !selected->empty()) result.note += (result.note.empty() ? "" : "; ") + *selected;
+  }
   if (result.summary->peak_bytes > setup.memory_limit()) {
     result.does_not_fit = search_fit(setup, entry, ran->degrees, *result.summary);
   }

@@ -2,6 +2,7 @@
 #include "sim/strategies/context_parallel/batch_plans.h"
 #include "sim/strategies/context_parallel/dispatch.h"
 #include "sim/strategies/context_parallel/gather_step.h"
+#include "sim/strategies/context_parallel/skrull.h"
 #include "sim/strategies/families.h"
 
 namespace longhaul {
@@ -11,9 +12,6 @@ constexpr std::int64_t kMagiChunk = 2048;  // the benchmark's chunk_size (flashc
 constexpr std::int64_t kMagiStages = 2;    // the benchmark's number of remote stages
 constexpr std::int64_t kMostStages = 8;
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 40;
-// Skrull's buckets over an even share of the tokens, and a row for each document, so that all may be distributed. The
-// paper gives sizes for two models (26K, 13K) and no rule.
-constexpr double kSkrullRoom = 1.5;
 
 std::int64_t even_share(std::span<const PlannedDocument> documents, std::int64_t ranks) {
   std::int64_t tokens = 0;
@@ -68,17 +66,18 @@ Strategy magi() {
 }
 
 Strategy skrull() {
-  Strategy strategy = dispatch_strategy(
-      "skrull",
-      "distributed documents are gathered as FlashCP gathers; the choice of micro-batches (GDS) is not built");
+  Strategy strategy = dispatch_strategy("skrull", "distributed documents are gathered as FlashCP gathers");
   strategy.baseline = "allgather-cp";
-  strategy.option_keys = {"bucket_tokens"};
+  strategy.option_keys = {"bucket_tokens", "micro_batches"};
   strategy.check_options = [](const Json& options, const std::string& file, const std::string& path, Errors& errors) {
     JsonReader reader(options, file, path, errors);
     reader.integer("bucket_tokens", 1, kMostTokens);
+    reader.choice("micro_batches", {"packed", "gds"});
   };
+  strategy.select = select_skrull;
   strategy.plan = [](const StrategyRequest& request) -> Planned {
     auto plans = plan_batch(request, [&](std::span<const PlannedDocument> documents, std::int64_t ranks) {
+      // And a row for each document, so that all may be distributed.
       const double room = kSkrullRoom * static_cast<double>(even_share(documents, ranks));
       const std::int64_t bucket = request.options.value(
           "bucket_tokens", static_cast<std::int64_t>(room) + static_cast<std::int64_t>(documents.size()));

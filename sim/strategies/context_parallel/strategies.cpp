@@ -73,7 +73,7 @@ void add_context_parallel_strategies(std::vector<Strategy>& list) {
   Strategy wlb = context_strategy("wlb-cp", "allgather-cp");
   wlb.option_keys = wlb_option_keys();
   wlb.check_options = check_wlb_options;
-  wlb.note = "variable-length packing deals the documents of one step; a delay over steps is not simulated";
+  wlb.select = select_wlb;
   wlb.plan = [](const StrategyRequest& request) -> Planned {
     auto plans = plan_wlb(request);
     if (!plans) return tl::unexpected(plans.error());

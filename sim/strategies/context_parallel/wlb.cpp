@@ -11,8 +11,7 @@ namespace longhaul {
 namespace {
 
 constexpr std::int64_t kTile = 128;
-// Smax of variable-length packing over the fixed length; WLB-LLM derives it from free memory and gives no value.
-constexpr double kPackingLimit = 1.25;
+constexpr std::int64_t kMostQueues = 8;
 
 void sort_longest_first(std::vector<PlannedDocument>& documents) {
   std::stable_sort(documents.begin(), documents.end(),
@@ -99,6 +98,15 @@ std::int64_t WlbPacker::waiting() const {
   return static_cast<std::int64_t>(count);
 }
 
+std::int64_t WlbPacker::waiting_tokens() const {
+  std::int64_t tokens = 0;
+  for (const PlannedDocument& document : left_over_) tokens += document.tokens;
+  for (const std::deque<PlannedDocument>& queue : queues_) {
+    for (const PlannedDocument& document : queue) tokens += document.tokens;
+  }
+  return tokens;
+}
+
 WlbBins wlb_pack_all(std::span<const PlannedDocument> documents, std::int64_t bins, std::int64_t most_tokens,
                      const WlbWork& work) {
   LH_ASSERT(bins >= 1, "{} bins", bins);
@@ -144,7 +152,8 @@ tl::expected<std::vector<CpPlan>, std::string> plan_wlb(const StrategyRequest& r
   const SequencePlanner planner = [&](std::span<const PlannedDocument> documents, std::int64_t ranks) {
     return plan_wlb_sequence(documents, ranks, clock);
   };
-  if (request.options.value("packing", "fixed") == "fixed") return plan_batch(request, planner);
+  // Delayed: select_wlb has packed the batch; a sequence is a micro-batch.
+  if (request.options.value("packing", "fixed") != "variable") return plan_batch(request, planner);
   std::vector<PlannedDocument> documents;
   std::int64_t tokens = 0;
   for (const Sequence& sequence : request.batch->sequences) {
@@ -153,7 +162,7 @@ tl::expected<std::vector<CpPlan>, std::string> plan_wlb(const StrategyRequest& r
   }
   const std::int64_t chunks =
       micro_batch_count(*request.batch, request.degrees.dp, request.training.micro_batch_sequences);
-  const double limit = request.options.value("packing_limit", kPackingLimit) *
+  const double limit = request.options.value("packing_limit", kWlbPackingLimit) *
                        static_cast<double>(tokens * request.training.micro_batch_sequences);
   const WlbBins packed =
       wlb_pack_all(documents, chunks * request.degrees.dp, static_cast<std::int64_t>(limit), work_of(request.model));
@@ -169,14 +178,19 @@ tl::expected<std::vector<CpPlan>, std::string> plan_wlb(const StrategyRequest& r
   return plans;
 }
 
-std::vector<std::string> wlb_option_keys() { return {"packing", "packing_limit"}; }
+std::vector<std::string> wlb_option_keys() { return {"packing", "packing_limit", "queues"}; }
 
 void check_wlb_options(const Json& options, const std::string& file, const std::string& path, Errors& errors) {
   JsonReader reader(options, file, path, errors);
-  const auto packing = reader.choice("packing", {"fixed", "variable"});
+  const std::string packing = reader.choice("packing", {"fixed", "variable", "delayed"}).value_or("fixed");
   const auto limit = reader.number("packing_limit", 1.0, 100.0);
-  if (limit && packing != "variable") {
-    reader.add_error("packing_limit", "is given for packing of fixed length", "\"packing\": \"variable\" beside it");
+  const auto queues = reader.integer("queues", 1, kMostQueues);
+  if (limit && packing == "fixed") {
+    reader.add_error("packing_limit", "is given for packing of fixed length",
+                     "\"packing\": \"variable\" or \"delayed\" beside it");
+  }
+  if (queues && packing != "delayed") {
+    reader.add_error("queues", "is given for packing without delay", "\"packing\": \"delayed\" beside it");
   }
 }
 

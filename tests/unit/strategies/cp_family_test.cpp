@@ -312,7 +312,8 @@ TEST(CpOptions, FaultsAreNamed) {
             Texts{at + "rank_tokens: is 0.5; expected an integer from 1 to 1099511627776"});
   EXPECT_EQ(
       option_faults("wlb-cp", {{"packing_limit", 2}}),
-      Texts{at + "packing_limit: is given for packing of fixed length; expected \"packing\": \"variable\" beside it"});
+      Texts{at + "packing_limit: is given for packing of fixed length; expected \"packing\": \"variable\" or "
+                 "\"delayed\" beside it"});
   EXPECT_TRUE(option_faults("wlb-cp", {{"packing", "variable"}, {"packing_limit", 2}}).empty());
 }
 
