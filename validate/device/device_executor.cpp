@@ -312,14 +312,16 @@ void DeviceExecutor::collect(std::int32_t rank, std::int32_t position) {
   for (const TensorRef& ref : op.at.op->release) resolve_all(op.at, ref, released);
   for (const TensorId& id : released) {
     if (!holds(wish_.released, plan_.schedule().tensors[static_cast<std::size_t>(id.kind)].name)) continue;
-    read_tensor({rank, id, &op.at, false, {}}, *plan_.arena(rank).find(id, position), stream(rank, op.at.op->stream));
+    read_tensor({rank, id, op.at, false, false, {}}, *plan_.arena(rank).find(id, position),
+                stream(rank, op.at.op->stream));
   }
 }
 
 void DeviceExecutor::collect_lse(std::int32_t rank, std::int32_t position) {
   const ProgramOp& op = plan_.programs().op(rank, position);
   const TensorId id = resolve(op.at, op.at.op->lse.tensor);
-  read_tensor({rank, id, &op.at, true, {}}, *plan_.arena(rank).find(id, position), stream(rank, op.at.op->stream));
+  read_tensor({rank, id, op.at, false, true, {}}, *plan_.arena(rank).find(id, position),
+              stream(rank, op.at.op->stream));
 }
 
 StepOutcome DeviceExecutor::run_step(const StepWish& wish) {
@@ -339,7 +341,7 @@ StepOutcome DeviceExecutor::run_step(const StepWish& wish) {
     for (const ArenaTensor& tensor : plan_.arena(rank).tensors) {
       if (tensor.acquired != kBeforeStep) continue;
       if (!holds(wish.resident, plan_.schedule().tensors[static_cast<std::size_t>(tensor.id.kind)].name)) continue;
-      StepTensor read{rank, tensor.id, nullptr, false, std::vector<std::byte>(static_cast<std::size_t>(tensor.bytes))};
+      StepTensor read{rank, tensor.id, {}, true, false, std::vector<std::byte>(static_cast<std::size_t>(tensor.bytes))};
       device(rank).read(read.bytes, memory(rank).arena + tensor.offset);
       outcome_.tensors.push_back(std::move(read));
     }
@@ -352,7 +354,12 @@ void DeviceExecutor::synchronize() {
   std::set<Device*> done;
   for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) {
     if (!is_local(rank) || !done.insert(&device(rank)).second) continue;
-    guarded(virtual_ ? -1 : rank, -1, [&] { device(rank).synchronize(options_.timeout); });
+    try {
+      guarded(virtual_ ? -1 : rank, -1, [&] { device(rank).synchronize(options_.timeout); });
+    } catch (const DeviceFault& fault) {
+      if (fault.kind() != FaultKind::kHang) throw;
+      throw DeviceFault(FaultKind::kHang, unfinished_op(fault.at().rank), fault.why());
+    }
   }
   guarded(-1, -1, [&] { transport_.check(); });
 }

@@ -32,12 +32,13 @@ struct ExecutorOptions {
   bool poison = false;
 };
 
-// A tensor as a step left it.
+// A tensor as a step left it. Its op belongs to the schedule.
 struct StepTensor {
   std::int32_t rank = 0;
   TensorId id;
-  const OpInstance* at = nullptr;  // the op that releases it; nullptr: resident, after the step
-  bool before_op = false;          // as the op at `at` finds it, not as it leaves it (LSE)
+  OpInstance at;           // the op that releases it; of a resident one: none
+  bool resident = false;   // as it is after the step
+  bool before_op = false;  // as the op at `at` finds it, not as it leaves it (LSE)
   std::vector<std::byte> bytes;
 };
 struct StepWish {
@@ -95,11 +96,12 @@ class DeviceExecutor {
   void collect(std::int32_t rank, std::int32_t position);
   void collect_lse(std::int32_t rank, std::int32_t position);
   void read_tensor(StepTensor tensor, const ArenaTensor& where, StreamHandle stream);
-  void begin_step(std::int32_t rank);
+  void begin_step(std::int32_t rank, bool hold);
   void end_step(std::int32_t rank);
   void synchronize();
   CallMember member(std::int32_t rank, std::int32_t position, bool takes_part) const;
   FaultPlace place_of(std::int32_t rank, std::int32_t position) const;
+  FaultPlace unfinished_op(std::int32_t rank) const;
   // Runs `body`, and says of what it throws where it was.
   void guarded(std::int32_t rank, std::int32_t position, const std::function<void()>& body) const;
 
@@ -124,6 +126,7 @@ class DeviceExecutor {
   std::vector<std::vector<std::size_t>> measured_;  // by rank, position: index into RunRecord::ops
   StepWish wish_;
   StepOutcome outcome_;
+  bool op_events_ = false;  // ops of the running step lie between events
   std::int64_t held_ = -1;  // launches since the start was held; -1: it is not held
 };
 

@@ -63,6 +63,21 @@ MeasuredOp DeviceExecutor::describe_op(std::int32_t rank, std::int32_t position)
   return measured;
 }
 
+// The first op that has begun and not ended, by the events around ops; the rank alone where there are none.
+FaultPlace DeviceExecutor::unfinished_op(std::int32_t rank) const {
+  for (std::int32_t other = 0; other < plan_.ranks() && op_events_; ++other) {
+    if (!is_local(other)) continue;
+    const std::vector<Timers>& timers = timers_[static_cast<std::size_t>(other)];
+    for (std::size_t i = 0; i < timers.size(); ++i) {
+      if (timers[i].start < 0 || !device(other).reached(timers[i].start) || device(other).reached(timers[i].end)) {
+        continue;
+      }
+      return place_of(other, static_cast<std::int32_t>(i));
+    }
+  }
+  return {rank, -1, "", ""};
+}
+
 std::vector<std::int32_t> DeviceExecutor::local_ranks() const {
   std::vector<std::int32_t> ranks;
   for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) {
@@ -91,11 +106,14 @@ void DeviceExecutor::describe(RunRecord& record) const {
   }
 }
 
-// All streams of a rank start behind one timed event.
-void DeviceExecutor::begin_step(std::int32_t rank) {
+// All streams of a rank start behind one timed event. Warm-up steps are not held: libraries make plans and take memory
+// in them, which may wait for the device.
+void DeviceExecutor::begin_step(std::int32_t rank, bool hold) {
   const StreamHandle first = stream(rank, kComputeStream);
-  device(rank).hold_start(first);
-  held_ = 0;
+  if (hold) {
+    device(rank).hold_start(first);
+    held_ = 0;
+  }
   const EventHandle start = steps_[static_cast<std::size_t>(rank)].start;
   device(rank).record(start, first);
   for (std::int32_t s = 1; s < plan_.programs().streams; ++s) {
@@ -129,7 +147,7 @@ void DeviceExecutor::time_ops(RunRecord& record) {
   for (std::int32_t repeat = -options_.warmups; repeat < options_.repeats; ++repeat) {
     if (virtual_) {
       for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) {
-        begin_step(rank);
+        begin_step(rank, repeat >= 0);
         issue_alone(rank, true);
         end_step(rank);
         release_starts();
@@ -138,7 +156,7 @@ void DeviceExecutor::time_ops(RunRecord& record) {
       }
       continue;
     }
-    for (const std::int32_t rank : local_ranks()) begin_step(rank);
+    for (const std::int32_t rank : local_ranks()) begin_step(rank, repeat >= 0);
     for (const Launch& launch : plan_.order()) issue(launch, Mode::kTogether, true);
     for (const std::int32_t rank : local_ranks()) end_step(rank);
     release_starts();
@@ -156,7 +174,7 @@ void DeviceExecutor::time_steps(RunRecord& record) {
   for (std::int32_t repeat = -options_.warmups; repeat < options_.repeats; ++repeat) {
     if (virtual_) {
       for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) {
-        begin_step(rank);
+        begin_step(rank, repeat >= 0);
         issue_alone(rank, false);
         end_step(rank);
         release_starts();
@@ -165,7 +183,7 @@ void DeviceExecutor::time_steps(RunRecord& record) {
       }
       continue;
     }
-    for (const std::int32_t rank : local_ranks()) begin_step(rank);
+    for (const std::int32_t rank : local_ranks()) begin_step(rank, repeat >= 0);
     for (const Launch& launch : plan_.order()) issue(launch, Mode::kTogether, false);
     for (const std::int32_t rank : local_ranks()) end_step(rank);
     release_starts();
@@ -195,7 +213,9 @@ void DeviceExecutor::time(RunRecord& record) {
     }
   }
   load();
+  op_events_ = true;
   time_ops(record);
+  op_events_ = false;
   time_steps(record);
   for (RankRun& run : record.rank_runs) run.device_peak_bytes = virtual_ ? 0 : device(run.rank).peak_bytes();
 }

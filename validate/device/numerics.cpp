@@ -98,7 +98,7 @@ class Comparison {
         rows(tensor, 2, model.q_width());
         rows(tensor, 3, model.q_width() + model.kv_width());
       }
-      if (tensor.at != nullptr) continue;
+      if (!tensor.resident) continue;
       if (const auto range = unit_range(schedule_, tensor.rank, tensor.id, "grads", "grad_shard")) {
         gradients(tensor, *range);
       }
@@ -303,7 +303,7 @@ StepReference reference_of(const Schedule& undistributed, const StepOutcome& out
     layer.resize(static_cast<std::size_t>(unit_elements(model, UnitKind::kLayer)));
   }
   for (const StepTensor& tensor : outcome.tensors) {
-    if (tensor.at != nullptr) continue;
+    if (!tensor.resident) continue;
     const auto range = unit_range(undistributed, tensor.rank, tensor.id, "grads", "grad_shard");
     if (!range) continue;
     std::vector<float>* into = &result.embedding_grads;

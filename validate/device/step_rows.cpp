@@ -29,7 +29,7 @@ std::int64_t RowOrder::row(const Batch& batch, const RowToken& token) const {
 
 std::int16_t layer_of(const StepTensor& tensor) {
   if (tensor.id.layer != kNoLayer) return tensor.id.layer;
-  return tensor.at == nullptr ? kNoLayer : tensor.at->layer;
+  return tensor.resident ? kNoLayer : tensor.at.layer;
 }
 
 RowTable<Bf16> gather_rows(const Schedule& schedule, const StepOutcome& outcome, const std::string& kind,
@@ -57,7 +57,7 @@ RowTable<float> gather_lse(const Schedule& schedule, const StepOutcome& outcome,
   RowTable<float> table(order.rows, schedule.model.q_heads);
   for (const StepTensor& tensor : outcome.tensors) {
     if (!tensor.before_op || layer_of(tensor) != layer) continue;
-    const Op& op = *tensor.at->op;
+    const Op& op = *tensor.at.op;
     const std::int64_t columns = schedule.tensors[static_cast<std::size_t>(tensor.id.kind)].columns;
     const std::int64_t first = op.head_role < 0 ? 0 : schedule.member_index(tensor.rank, op.head_role) * op.q_heads;
     const std::vector<RowToken> tokens = row_tokens(row_map_of(schedule, tensor));

@@ -184,6 +184,32 @@ void check_calls(const DevicePlan& plan, std::int32_t rank) {
   }
 }
 
+// Bytes of the arena that some rows are.
+template <class Mark>
+void for_each_byte(const DevicePlan& plan, std::int32_t rank, const Rows& rows, const Mark& mark) {
+  const std::int64_t element = element_bytes(rows.type);
+  for (std::int64_t i = 0; i < rows.rows; ++i) {
+    const std::int64_t row = rows.dense() ? i : plan.constants(rank)[static_cast<std::size_t>(rows.index / 4 + i)];
+    const std::int64_t begin = rows.base.offset + row * rows.stride * element;
+    for (std::int64_t b = begin; b < begin + rows.columns * element; ++b) mark(static_cast<std::size_t>(b));
+  }
+}
+
+// No member receives into what it sends in the same exchange: transports may do both at once.
+void check_exchange(const DevicePlan& plan, const LoweredCall& call) {
+  std::map<std::int32_t, std::vector<bool>> sent;
+  for (const Message& message : call.messages) {
+    std::vector<bool>& bytes = sent[message.from];
+    bytes.resize(static_cast<std::size_t>(plan.arena(message.from).bytes), false);
+    for_each_byte(plan, message.from, message.send, [&](std::size_t at) { bytes[at] = true; });
+  }
+  for (const Message& message : call.messages) {
+    const std::vector<bool>& bytes = sent[message.to];
+    if (bytes.empty()) continue;
+    for_each_byte(plan, message.to, message.receive, [&](std::size_t at) { RC_ASSERT(!bytes[at]); });
+  }
+}
+
 std::vector<std::string> selected() {
   const char* name = std::getenv("LONGHAUL_STRATEGY");
   return name == nullptr ? strategy_names() : std::vector<std::string>{name};
@@ -199,6 +225,9 @@ TEST_P(DevicePlanProperty, HoldsOnRandomSchedules) {
     RC_LOG() << describe(drawn.request);
     const DevicePlan plan(*drawn.schedule);
     check_order(plan);
+    for (std::int32_t call = 0; call < plan.calls(); ++call) {
+      if (plan.call(call).kind == CollectiveKind::kExchange) check_exchange(plan, plan.call(call));
+    }
     for (std::int32_t rank = 0; rank < plan.ranks(); ++rank) {
       check_arena(plan, rank);
       check_calls(plan, rank);

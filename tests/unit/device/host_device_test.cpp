@@ -140,6 +140,54 @@ TEST(RunFailureTest, AHangIsFoundWithoutWaitingForEveryOp) {
   EXPECT_EQ(run_failing(with).failure.kind, "hang");
 }
 
+TEST(RunFailureTest, AHangOfATimedStepIsNamedByItsEvents) {
+  DeviceCase of;
+  of.strategy = "allgather-cp";
+  of.sequences = {{12}};
+  of.layers = 1;
+  const auto schedule = schedule_of(of);
+  const DevicePlan plan(*schedule);
+  HostDeviceOptions on;
+  on.hanging_kernel = "swiglu_backward";
+  HostDevice device(on);
+  VirtualTransport transport;
+  ExecutorOptions options;
+  options.timeout = std::chrono::milliseconds(5);
+  DeviceExecutor executor(plan, std::vector<Device*>(schedule->ranks.size(), &device), transport, options);
+  RunRecord record;
+  try {
+    executor.time(record);
+    FAIL() << "a hang was not found";
+  } catch (const DeviceFault& fault) {
+    EXPECT_EQ(fault.kind(), FaultKind::kHang);
+    EXPECT_EQ(fault.at().rank, 0);
+    EXPECT_THAT(fault.at().op, HasSubstr("`swiglu_backward` (backward, layer 0"));
+  }
+}
+
+TEST(MergeRecords, PutsRanksOfProcessesTogether) {
+  RunRecord first, second;
+  first.ranks = second.ranks = 2;
+  first.repeats = second.repeats = 2;
+  first.rank_runs = {{1, 0, 0, 0, 0, 0, 0, {5, 6}}};
+  second.rank_runs = {{0, 0, 0, 0, 0, 0, 0, {7, 4}}};
+  first.step_ps = {5, 6};
+  second.step_ps = {7, 4};
+  MeasuredOp op;
+  op.rank = 1;
+  first.ops = {op};
+  op.rank = 0;
+  second.ops = {op};
+  second.failure.kind = "nccl";
+  const RunRecord merged = merge_records({first, second});
+  ASSERT_EQ(merged.rank_runs.size(), 2U);
+  EXPECT_EQ(merged.rank_runs[0].rank, 0);
+  EXPECT_EQ(merged.ops[0].rank, 0);
+  EXPECT_EQ(merged.step_ps, (std::vector<std::int64_t>{7, 6}));
+  EXPECT_EQ(merged.hardware.devices, 2);
+  EXPECT_EQ(merged.failure.kind, "nccl");
+}
+
 TEST(RunFailureTest, ADeviceThatIsGoneIsNotAKernelsFault) {
   Failing with;
   with.options.failing_kernel = "gemm";
