@@ -74,18 +74,29 @@ struct RowsCase {
 
 class RowCalls : public OnGpu, public testing::WithParamInterface<RowsCase> {};
 
-// Fills two regions with noise on the CPU, runs the calls on both devices, compares all bytes.
-void expect_equal_bytes(const std::vector<DeviceCall>& calls, const std::vector<std::int32_t>& index) {
+// Small whole numbers, whose sums are exact in every order: `from` in the first half, `to` in the second.
+std::vector<std::byte> whole_numbers(std::int64_t bytes, ElementType from, ElementType to) {
+  std::vector<std::byte> data(static_cast<std::size_t>(bytes));
+  for (const auto& [begin, type] : {std::pair{std::int64_t{0}, from}, std::pair{bytes / 2, to}}) {
+    const std::int64_t size = element_bytes(type);
+    for (std::int64_t i = 0; i < bytes / 2 / size; ++i) {
+      const auto value = static_cast<float>(i * 37 % 31 - 15);
+      const Bf16 rounded = to_bf16(value);
+      const void* source = size == 2 ? static_cast<const void*>(&rounded) : static_cast<const void*>(&value);
+      std::memcpy(data.data() + begin + i * size, source, static_cast<std::size_t>(size));
+    }
+  }
+  return data;
+}
+
+// Runs the calls on both devices and compares all bytes.
+void expect_equal_bytes(const std::vector<DeviceCall>& calls, const std::vector<std::int32_t>& index, ElementType from,
+                        ElementType to) {
   constexpr std::int64_t kBytes = 1 << 20;
   HostDevice host;
   CudaDevice cuda(0);
   std::vector<std::vector<std::byte>> results;
-  std::vector<std::byte> start(static_cast<std::size_t>(kBytes));
-  for (std::size_t i = 0; i + 4 <= start.size(); i += 4) {
-    const float value = std::sin(static_cast<float>(i));  // as bf16 pairs these are finite numbers too
-    const Bf16 pair[2] = {to_bf16(value), to_bf16(value * 0.5F)};
-    std::memcpy(start.data() + i, pair, 4);
-  }
+  const std::vector<std::byte> start = whole_numbers(kBytes, from, to);
   for (Device* device : {static_cast<Device*>(&host), static_cast<Device*>(&cuda)}) {
     RankMemory memory;
     memory.arena = device->allocate(kBytes);
@@ -110,9 +121,9 @@ TEST_P(RowCalls, EqualTheCpus) {
   const std::int64_t entry = of.indexed ? 0 : kNoIndex;
   const Rows from{{MemoryPart::kArena, 0}, of.from, of.rows, of.columns, of.stride, entry};
   const Rows to{{MemoryPart::kArena, 1 << 19}, of.to, of.rows, of.columns, of.stride, kNoIndex};
-  expect_equal_bytes({CopyRowsCall{from, to, of.accumulate}}, index);
-  expect_equal_bytes({SumRowsCall{{from, to, from}, to, of.accumulate}}, index);
-  expect_equal_bytes({FillRowsCall{to, 0.3F}}, index);
+  expect_equal_bytes({CopyRowsCall{from, to, of.accumulate}}, index, of.from, of.to);
+  expect_equal_bytes({SumRowsCall{{from, to, from}, to, of.accumulate}}, index, of.from, of.to);
+  expect_equal_bytes({FillRowsCall{to, 0.3F}}, index, of.from, of.to);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, RowCalls,
@@ -127,7 +138,7 @@ TEST_F(OnGpu, ANegativeIndexReadsZeros) {
   const std::vector<std::int32_t> index = {2, -1, 0};
   const Rows from{{MemoryPart::kArena, 0}, ElementType::kBf16, 3, 32, 32, 0};
   const Rows to{{MemoryPart::kArena, 1 << 19}, ElementType::kBf16, 3, 32, 32, kNoIndex};
-  expect_equal_bytes({CopyRowsCall{from, to, false}}, index);
+  expect_equal_bytes({CopyRowsCall{from, to, false}}, index, from.type, to.type);
 }
 
 TEST_F(OnGpu, NoiseIsFiniteAndSmall) {
@@ -293,22 +304,86 @@ TEST_F(OnGpu, AHangIsFoundAndNamed) {
 }
 
 #ifdef LONGHAUL_NCCL
-// One rank: every group is of one, and NCCL runs all the same.
-TEST_F(OnGpu, NcclWithGroupsOfOne) {
-  const auto schedule = undistributed_of(gpu_case("ulysses", 2, 64));
-  const StepReference reference = reference_of(
-      schedule->model, reference_step(schedule->model, *schedule->batch, bf16_parameters(schedule->model, 1)));
-  const DevicePlan plan(*schedule);
+// One rank whose only group is itself: its parameters gathered, then reduced in place.
+Schedule group_of_one() {
+  Schedule schedule;
+  schedule.model.vocab = 104;
+  schedule.model.hidden = 256;
+  schedule.model.q_heads = schedule.model.kv_heads = 4;
+  schedule.model.head_dim = 64;
+  auto batch = std::make_shared<Batch>();
+  batch->documents = {4};
+  schedule.batch = batch;
+  for (const auto& [name, category] :
+       {std::pair{"embedding_params", MemoryCategory::kParameters}, std::pair{"gathered", MemoryCategory::kGathered}}) {
+    TensorKind kind;
+    kind.name = name;
+    kind.flat_rows = schedule.model.vocab * schedule.model.hidden;
+    kind.category = category;
+    schedule.tensors.push_back(kind);
+  }
+  const auto view = [&](int kind, Access access) {
+    View of;
+    of.tensor.kind = static_cast<TensorKindId>(kind);
+    of.tensor.has_layer = of.tensor.has_chunk = false;
+    of.access = access;
+    of.flat_rows = schedule.model.vocab * schedule.model.hidden;
+    of.columns = 1;
+    return of;
+  };
+  Op gather;
+  gather.kind = OpKind::kCollective;
+  gather.collective = CollectiveKind::kAllGather;
+  gather.role = 0;
+  gather.stream = kFirstCommunicationStream;
+  gather.label = "gather";
+  gather.parts = {{view(0, Access::kRead), view(1, Access::kWrite), -1}};
+  gather.acquire = {view(1, Access::kWrite).tensor};
+  Op reduce = gather;
+  reduce.collective = CollectiveKind::kAllReduce;
+  reduce.label = "reduce";
+  reduce.parts = {{View{}, view(1, Access::kAccumulate), -1}};
+  reduce.acquire.clear();
+  reduce.release = gather.acquire;
+  schedule.segments.push_back({"step", {gather, reduce}});
+  schedule.programs.emplace_back();
+  schedule.programs[0].blocks.emplace_back();
+  schedule.programs[0].resident = {view(0, Access::kRead).tensor};
+  schedule.roles = {"zero"};
+  schedule.groups = {{{0}}};
+  schedule.shapes.emplace_back();
+  RankInfo rank;
+  rank.groups = {0};
+  rank.shapes = {0};
+  schedule.ranks = {rank};
+  return schedule;
+}
+
+TEST_F(OnGpu, NcclWithAGroupOfOne) {
+  const Schedule schedule = group_of_one();
+  const DevicePlan plan(schedule);
   CudaDevice device(0);
-  NcclTransport transport(*schedule, {&device}, within_one_process());
+  NcclTransport transport(schedule, {&device}, within_one_process());
   DeviceExecutor executor(plan, {&device}, transport, {});
   EXPECT_FALSE(executor.is_virtual());
-  const StepOutcome outcome = executor.run_step(numerics_wish(*schedule));
-  EXPECT_EQ(faults(judge(relative_errors(*schedule, outcome, reference), {}, "fp64")), "");
+  StepWish wish;
+  wish.released = {"gathered"};
+  const StepOutcome outcome = executor.run_step(wish);
+  EXPECT_EQ(outcome.collectives, 2);
+  ASSERT_EQ(outcome.tensors.size(), 1U);
+  const std::vector<double> expected = unit_values(schedule.model, UnitKind::kEmbedding, 0, 1);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    Bf16 value;
+    std::memcpy(&value, outcome.tensors[0].bytes.data() + 2 * i, 2);
+    ASSERT_EQ(value.bits, to_bf16(static_cast<float>(expected[i])).bits) << i;
+  }
   RunRecord record;
   executor.time(record);
   EXPECT_EQ(record.placement, RankPlacement::kReal);
   EXPECT_EQ(record.step_ps.size(), static_cast<std::size_t>(record.repeats));
+  ASSERT_EQ(record.ops.size(), 2U);
+  EXPECT_EQ(record.ops[0].kernel, "ncclAllGather");
+  EXPECT_FALSE(record.ops[0].communication);
 }
 
 TEST_F(OnGpu, NcclBetweenGpus) {
