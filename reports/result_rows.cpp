@@ -112,6 +112,9 @@ ResultRow read_row(const Json& json) {
   row.tokens_per_second_per_gpu = number(json, "tokens_per_second_per_gpu");
   row.mfu = number(json, "mfu");
   row.speedup = number(json, "speedup");
+  row.speedup_low = number(json, "speedup_low");
+  row.speedup_high = number(json, "speedup_high");
+  if (json.contains("over_winner")) row.over_winner_low = number(json["over_winner"], "low");
   row.speedup_own = number(json, "speedup_own");
   row.own_baseline = text(json, "own_baseline");
   row.imbalance = number(json, "imbalance");

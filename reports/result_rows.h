@@ -35,7 +35,9 @@ struct ResultRow {
   bool baseline = false;
   std::optional<double> step_ms, low_ms, high_ms;
   std::optional<double> tokens_per_second_per_gpu, mfu, speedup, speedup_own, imbalance;
-  std::string own_baseline;  // what speedup_own compares with
+  std::optional<double> speedup_low, speedup_high;  // of the ratio, whose errors the two steps share
+  std::optional<double> over_winner_low;            // low end of this step over the winner's
+  std::string own_baseline;                         // what speedup_own compares with
   std::string bound_by;
   NamedValues time_ms;  // sums to step_ms
   std::optional<double> peak_bytes, limit_bytes, headroom_bytes;

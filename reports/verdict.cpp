@@ -38,14 +38,16 @@ std::string step_text(const ResultRow& row) {
   return fmt::format("{} ({} to {})", step, in_unit(row.low()), in_unit(row.high()));
 }
 
-// How much faster `row` is than the baseline, with the ends that the two intervals allow.
+// How much faster `row` is than the baseline, with the ends of the ratio, or what the two intervals allow.
 std::string against_baseline(const ResultRow& row, const ResultRow* baseline) {
   if (baseline == nullptr || !baseline->timed()) return "";
   if (&row == baseline) return "It is the baseline of this case.";
   const double ratio = *baseline->step_ms / *row.step_ms;
   std::string text = fmt::format("It is {} as fast as the baseline {}", format_ratio(ratio), baseline->label);
   const bool interval = row.low() != row.high() || baseline->low() != baseline->high();
-  if (interval) {
+  if (row.speedup_low && row.speedup_high) {
+    text += fmt::format(" ({} to {})", format_ratio(*row.speedup_low), format_ratio(*row.speedup_high));
+  } else if (interval) {
     text += fmt::format(" ({} to {})", format_ratio(baseline->low() / row.high()),
                         format_ratio(baseline->high() / row.low()));
   }
@@ -120,8 +122,8 @@ void word(const ResultCase& one, const std::vector<int>& running, Verdict& verdi
             : fmt::format("Its other layouts ({}) are too close to tell apart.", list_labels(one, siblings));
     verdict.detail =
         join_sentences({fmt::format("{} takes {}.", leader.label, step_text(leader)), beside, other_layouts,
-                        siblings.empty() ? "No other interval reaches into its own."
-                                         : "No interval of another strategy reaches into its own.",
+                        siblings.empty() ? "No other comes within the error of the comparison."
+                                         : "No other strategy comes within the error of the comparison.",
                         too_large});
     return;
   }
@@ -135,8 +137,8 @@ void word(const ResultCase& one, const std::vector<int>& running, Verdict& verdi
   const std::string lead = ties.empty() ? fmt::format("{} has the shortest step", leader.label)
                                         : fmt::format("{} ties with {}", leader.label, list(ties));
   verdict.detail = join_sentences(
-      {fmt::format("{}, {}, but the {} of {} {} its own.", lead, step_text(leader),
-                   one_rival ? "interval" : "intervals", list_labels(one, rivals), one_rival ? "overlaps" : "overlap"),
+      {fmt::format("{}, {}, but {} {} within the error of the comparison.", lead, step_text(leader),
+                   list_labels(one, rivals), one_rival ? "is" : "are"),
        beside, too_large});
 }
 
@@ -155,7 +157,10 @@ Verdict case_verdict(const ResultCase& one) {
     verdict.leader = running.front();
     const double high = row_at(one, verdict.leader).high();
     std::copy_if(running.begin() + 1, running.end(), std::back_inserter(verdict.overlaps),
-                 [&](int row) { return row_at(one, row).low() <= high; });
+                 [&](int row) {
+                   const ResultRow& other = row_at(one, row);
+                   return other.over_winner_low ? *other.over_winner_low <= 1 : other.low() <= high;
+                 });
     word(one, running, verdict);
     return verdict;
   }

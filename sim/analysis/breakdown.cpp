@@ -1,36 +1,12 @@
 #include "sim/analysis/breakdown.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 #include <vector>
 
 #include "sim/core/invariant.h"
 
 namespace longhaul {
-namespace {
-
-// One side of the interval: `residual` is |low| or |high| by kernel kind, `of_contention` that of what overlap adds,
-// `of_collectives` that of exposed communication.
-template <class Residual>
-Time half_width(const RankTotals& rank, Residual residual, double of_contention, double of_collectives) {
-  double squares = 0;
-  Time busy;
-  for (int kind = 0; kind < kKernelKindCount; ++kind) {
-    const Time time = rank.kernel_kind[static_cast<std::size_t>(kind)];
-    busy += time;
-    const double error = time.seconds() * residual(static_cast<KernelKind>(kind));
-    squares += error * error;
-  }
-  const double contention = rank.contention.seconds() * of_contention;
-  const Time waits = rank.bubble + rank.imbalance + rank.tail;
-  double kernels = std::sqrt(squares);
-  if (busy > Time::zero()) kernels *= 1 + waits.seconds() / busy.seconds();
-  const double communication = of_collectives * rank.exposed_communication.seconds();
-  return Time::from_seconds(std::sqrt(kernels * kernels + contention * contention + communication * communication));
-}
-
-}  // namespace
 
 const char* to_string(TimePart part) {
   static constexpr std::array<const char*, kTimePartCount> kNames = {
@@ -112,16 +88,6 @@ double collective_half_width(const Totals& totals, const Cluster& cluster, const
       static_cast<double>(sent) / calls / static_cast<double>(std::max<std::size_t>(1, totals.ranks.size()));
   const ResidualNodes nodes = residual_nodes(cluster.topology(), network_is_busiest(totals.link_bytes, cluster));
   return residuals.of(nodes, mean);
-}
-
-Ends step_ends(Time step, const RankTotals& rank, const KernelModel& kernels, double of_collectives) {
-  const Time below = half_width(
-      rank, [&](KernelKind kind) { return std::abs(kernels.residual_low(kind)); },
-      std::abs(kernels.overlap_residual_low()), of_collectives);
-  const Time above = half_width(
-      rank, [&](KernelKind kind) { return std::abs(kernels.residual_high(kind)); }, kernels.overlap_residual_high(),
-      of_collectives);
-  return {below < step ? step - below : Time::zero(), step + above};
 }
 
 }  // namespace longhaul

@@ -1,4 +1,4 @@
-// Where the time of a step went: parts that sum exactly, what bounds the step, and its low and high end.
+// Where the time of a step went: parts that sum exactly, and what bounds the step.
 //
 // Units: Time (integer picoseconds). The split of a step is that of the rank that ends last (architecture.md, Terms),
 // so `tail` is zero there; the splits of other ranks may have one. Ignores: the critical path through other ranks: a
@@ -61,17 +61,6 @@ std::string bound_by(const RankTotals& rank, bool network_is_busiest);
 // and the PCIe links to NICs, which carry nothing else. Ignores when a link was busy: one that works behind compute
 // counts as well. `link_bytes` by link of the cluster, as in Totals; empty (a network without links) is false.
 bool network_is_busiest(std::span<const std::int64_t> link_bytes, const Cluster& cluster);
-
-struct Ends {
-  Time low;
-  Time high;
-};
-// The ends of a step of `step` on `rank`, at 90 %. Kernels of one kind err together: time of the kind x the relative
-// residual of the kind that the calibration measured. Kinds err independently: quadrature. Waits for other ranks
-// (bubble, imbalance, tail) are kernels of others: they err in proportion with the kernels. Exposed communication errs
-// by `of_collectives` of it either way, independently; so does contention, by what the calibration measured. The launch
-// part is taken as it is.
-Ends step_ends(Time step, const RankTotals& rank, const KernelModel& kernels, double of_collectives);
 
 // Nine in ten measured calls of the kind that this run made lie within this part of their prediction
 // (topologies/nccl-residuals.json): by whether the busiest link is between nodes, by the network, and by the mean bytes

@@ -80,6 +80,13 @@ Time percentile(const std::vector<StepSummary>& steps, std::size_t percent) {
   return times[std::max<std::size_t>(rank, 1) - 1];
 }
 
+ErrorWidths mean_widths(const std::vector<StepSummary>& steps) {
+  ErrorWidths sum;
+  for (const StepSummary& step : steps) sum += step.widths;
+  sum *= 1 / static_cast<double>(steps.size());
+  return sum;
+}
+
 }  // namespace
 
 Flops counted_flops(const ModelShape& model, const Batch& batch, const Training& training) {
@@ -103,8 +110,9 @@ StepSummary summarize(const Totals& totals, const Schedule& schedule, const Trai
             summary.split.sum().ps(), totals.step.ps());
   summary.compute = split_compute(critical);
   summary.bound_by = bound_by(critical, network_is_busiest(totals.link_bytes, cluster));
-  const Ends ends =
-      step_ends(totals.step, critical, kernels, collective_half_width(totals, cluster, shipped_nccl_residuals()));
+  summary.widths =
+      error_widths(critical, kernels, collective_half_width(totals, cluster, shipped_nccl_residuals()));
+  const Ends ends = interval(totals.step, summary.widths);
   summary.low = ends.low;
   summary.high = ends.high;
   const double gpu_seconds = totals.step.seconds() * static_cast<double>(totals.ranks.size());
@@ -134,6 +142,7 @@ StepSummary mean_of(const std::vector<StepSummary>& steps) {
   mean.step = mean_time(steps, &StepSummary::step);
   mean.low = mean_time(steps, &StepSummary::low);
   mean.high = mean_time(steps, &StepSummary::high);
+  mean.widths = mean_widths(steps);
   mean.split = mean_split(steps, mean.step);
   mean.p10 = percentile(steps, 10);
   mean.p90 = percentile(steps, 90);

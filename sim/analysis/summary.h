@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "sim/analysis/breakdown.h"
+#include "sim/analysis/uncertainty.h"
 #include "sim/workload/batch.h"
 #include "sim/workload/training.h"
 
@@ -32,6 +33,7 @@ struct RankSummary {
 struct StepSummary {
   Time step;
   Time low, high;
+  ErrorWidths widths;  // what low and high are made of
   TimeSplit split;       // of the rank that ends last
   ComputeSplit compute;  // of the same
   std::string bound_by;

@@ -10,18 +10,21 @@
 #include "sim/core/data_files.h"
 #include "validate/accuracy/collectives.h"
 #include "validate/accuracy/context_parallel.h"
+#include "validate/accuracy/kernels.h"
+#include "validate/report/runs_table.h"
 
 namespace longhaul {
 namespace {
 
-const std::vector<std::string> kBuilt = {"collectives", "context-parallel"};
+const std::vector<std::string> kBuilt = {"collectives", "context-parallel", "kernels", "runs"};
 // Of the contract, and not there yet.
-const std::vector<std::string> kNotBuilt = {"kernels", "pipeline", "throughput"};
+const std::vector<std::string> kNotBuilt = {"pipeline", "throughput"};
 
 struct Options {
   GlobalOptions global;
   std::string table;
   bool strict = false;
+  std::string runs;  // the folder of kept runs; empty: the one that ships
 };
 
 Errors table_faults(const std::string& table) {
@@ -61,6 +64,23 @@ Expected<std::string> context_parallel(const Options& options) {
   return published_table(*figures, predictions, judged);
 }
 
+Expected<std::string> kernels(const Options& options) {
+  const Expected<KernelAccuracy> accuracy = kernel_accuracy(data_directory());
+  if (!accuracy) return tl::unexpected(accuracy.error());
+  if (options.global.format() == Format::kJson) return kernels_json(*accuracy);
+  if (options.global.format() == Format::kCsv) return kernels_csv(*accuracy);
+  return kernels_table(*accuracy);
+}
+
+Expected<std::string> runs(const Options& options) {
+  const std::string folder = options.runs.empty() ? data_directory() + "/validate/data/runs" : options.runs;
+  const Expected<RunsAccuracy> accuracy = judge_runs(folder);
+  if (!accuracy) return tl::unexpected(accuracy.error());
+  if (options.global.format() == Format::kJson) return runs_json(*accuracy);
+  if (options.global.format() == Format::kCsv) return runs_csv(*accuracy);
+  return runs_text(*accuracy);
+}
+
 // All that are built: tables and CSV with an empty line between them, JSON as a list.
 int accuracy(const Options& options) {
   const Errors faults = table_faults(options.table);
@@ -69,7 +89,10 @@ int accuracy(const Options& options) {
   Errors errors;
   for (const std::string& name : kBuilt) {
     if (!options.table.empty() && options.table != name) continue;
-    Expected<std::string> text = name == "collectives" ? collectives(options) : context_parallel(options);
+    Expected<std::string> text = name == "collectives" ? collectives(options)
+                                 : name == "kernels"   ? kernels(options)
+                                 : name == "runs"      ? runs(options)
+                                                       : context_parallel(options);
     if (text) {
       texts.push_back(std::move(*text));
     } else {
@@ -91,8 +114,10 @@ void add_accuracy(CLI::App& app, Action& action) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("accuracy", "Prediction error against the measured tables");
   command->add_option("--table", options->table,
-                      "Which tables: collectives, context-parallel; without it all that are built");
+                      "Which tables: collectives, context-parallel, kernels, runs; without it all that are built");
   command->add_flag("--strict", options->strict, "Also leave out all tables of the same kind of machine at once");
+  command->add_option("--runs", options->runs, "Folder of kept runs of longhaul validate (default validate/data/runs)")
+      ->check(CLI::ExistingDirectory);
   add_global_options(*command, options->global, "longhaul accuracy --table context-parallel --threads 2");
   command->callback([&action, options] { action = [options] { return accuracy(*options); }; });
 }

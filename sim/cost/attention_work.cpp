@@ -9,57 +9,161 @@ namespace {
 
 constexpr double kTile = static_cast<double>(kAttentionTile);
 
-// Rows of the other axis that one tile visits: the mean over its own rows, half a tile for the diagonal and half a tile
-// for rounding, at most the whole axis in tiles.
-double visited(double mean, double other_tiles) { return std::min(mean + kTile, other_tiles * kTile); }
+std::int64_t tiles(std::int64_t rows) { return (rows + kAttentionTile - 1) / kAttentionTile; }
+double as_double(std::int64_t value) { return static_cast<double>(value); }
+
+// Tiles of the other axis that one tile visits: the mean over its own rows, half a tile for the edge and half a tile
+// for rounding, at most all.
+double visited(double mean_rows, std::int64_t other_tiles) {
+  return std::min(mean_rows / kTile + 1, as_double(other_tiles));
+}
 
 }  // namespace
 
-void AttentionWork::add(const AttentionPieceSize& piece) {
-  LH_ASSERT(piece.q_rows >= 1 && piece.k_rows >= 1 && piece.pairs >= 1, "an attention piece is not empty");
-  const std::int64_t piece_q_tiles = (piece.q_rows + kAttentionTile - 1) / kAttentionTile;
-  const std::int64_t piece_k_tiles = (piece.k_rows + kAttentionTile - 1) / kAttentionTile;
-  const auto q_tiles_d = static_cast<double>(piece_q_tiles);
-  const auto k_tiles_d = static_cast<double>(piece_k_tiles);
-  const auto pairs_d = static_cast<double>(piece.pairs);
-  const auto q_rows_d = static_cast<double>(piece.q_rows);
-  const auto k_rows_d = static_cast<double>(piece.k_rows);
-  const double density = pairs_d / (q_rows_d * k_rows_d);  // one division a piece: this loop is hot
-  const double forward_tile = kTile * visited(density * k_rows_d, k_tiles_d);
-  const double backward_tile = kTile * visited(density * q_rows_d, q_tiles_d);
+PieceMask mask_of(const AttentionPieceSize& piece) {
+  const std::int64_t q = piece.q_rows;
+  const std::int64_t k = piece.k_rows;
+  if (piece.pairs == q * k) return PieceMask::kFull;
+  if (k < q || piece.pairs != q * (k - q) + q * (q + 1) / 2) return PieceMask::kOther;
+  return q == k ? PieceMask::kSquareCausal : PieceMask::kOffsetCausal;
+}
 
+PieceTiles tiles_of(const AttentionPieceSize& piece) {
+  LH_ASSERT(piece.q_rows >= 1 && piece.k_rows >= 1 && piece.pairs >= 1, "an attention piece is not empty");
+  PieceTiles out;
+  out.q_tiles = tiles(piece.q_rows);
+  out.k_tiles = tiles(piece.k_rows);
+  out.mask = mask_of(piece);
+  if (out.mask == PieceMask::kOffsetCausal) out.offset = tiles(piece.k_rows - piece.q_rows);
+  if (out.mask == PieceMask::kOther) {
+    out.keys_a_query_tile = visited(as_double(piece.pairs) / as_double(piece.q_rows), out.k_tiles);
+    out.queries_a_key_tile = visited(as_double(piece.pairs) / as_double(piece.k_rows), out.q_tiles);
+  }
+  return out;
+}
+
+double PieceTiles::forward_cost(std::int64_t i) const {
+  switch (mask) {
+    case PieceMask::kFull:
+      return as_double(k_tiles);
+    case PieceMask::kSquareCausal:
+    case PieceMask::kOffsetCausal:
+      return as_double(std::min(k_tiles, offset + i + 1));
+    case PieceMask::kOther:
+      return keys_a_query_tile;
+  }
+  LH_ASSERT(false, "unknown mask");
+}
+
+double PieceTiles::backward_cost(std::int64_t i) const {
+  switch (mask) {
+    case PieceMask::kFull:
+      return as_double(q_tiles);
+    case PieceMask::kSquareCausal:
+    case PieceMask::kOffsetCausal:
+      return as_double(std::min(q_tiles, std::max<std::int64_t>(1, q_tiles - (i - offset))));
+    case PieceMask::kOther:
+      return queries_a_key_tile;
+  }
+  LH_ASSERT(false, "unknown mask");
+}
+
+// Query tile i visits offset + i + 1 key tiles, but the last one or two end at the last key.
+double PieceTiles::forward_tiles() const {
+  if (mask == PieceMask::kFull) return as_double(q_tiles) * as_double(k_tiles);
+  if (mask == PieceMask::kOther) return as_double(q_tiles) * keys_a_query_tile;
+  const std::int64_t ramp = std::clamp<std::int64_t>(k_tiles - offset, 0, q_tiles);  // tiles below the last key tile
+  return as_double(ramp * offset + ramp * (ramp + 1) / 2 + (q_tiles - ramp) * k_tiles);
+}
+
+// Key tile i is seen by all query tiles up to the diagonal and by one less a tile behind it, at least by one.
+double PieceTiles::backward_tiles() const {
+  if (mask == PieceMask::kFull) return as_double(q_tiles) * as_double(k_tiles);
+  if (mask == PieceMask::kOther) return as_double(k_tiles) * queries_a_key_tile;
+  const std::int64_t flat = std::min(k_tiles, offset + 1);
+  const std::int64_t ramp = std::min(k_tiles - flat, q_tiles - 1);
+  const std::int64_t last = k_tiles - flat - ramp;
+  return as_double(flat * q_tiles + ramp * q_tiles - ramp * (ramp + 1) / 2 + last);
+}
+
+void AttentionWork::keep(const PieceTiles& piece, std::int64_t place) {
+  kept_[static_cast<std::size_t>(place) % kKeptPieces] = piece;
+}
+
+void AttentionWork::add(const AttentionPieceSize& piece) {
+  const PieceTiles in_tiles = tiles_of(piece);
+  if (pieces == 0) first = piece;
+  equal = equal && piece.q_rows == first.q_rows && piece.k_rows == first.k_rows && piece.pairs == first.pairs;
+  keep(in_tiles, pieces);
   pieces += 1;
   q_rows += piece.q_rows;
   k_rows += piece.k_rows;
-  q_tiles += piece_q_tiles;
-  k_tiles += piece_k_tiles;
-  pairs += pairs_d;
-  all_pairs += q_rows_d * k_rows_d;
-  forward_pairs += q_tiles_d * forward_tile;
-  backward_pairs += k_tiles_d * backward_tile;
-  unskipped_pairs += std::min(q_tiles_d * k_tiles_d * kTile * kTile, 2 * k_tiles_d * backward_tile);
-  longest_forward_tile = std::max(longest_forward_tile, kTile * kTile * k_tiles_d);
-  longest_backward_tile = std::max(longest_backward_tile, kTile * kTile * q_tiles_d);
+  q_tiles += in_tiles.q_tiles;
+  k_tiles += in_tiles.k_tiles;
+  most_q_tiles = std::max(most_q_tiles, in_tiles.q_tiles);
+  most_k_tiles = std::max(most_k_tiles, in_tiles.k_tiles);
+  pairs += as_double(piece.pairs);
+  all_pairs += as_double(piece.q_rows) * as_double(piece.k_rows);
+  const double density = as_double(piece.pairs) / (as_double(piece.q_rows) * as_double(piece.k_rows));
+  forward_pairs += as_double(in_tiles.q_tiles) * kTile * kTile *
+                   visited(density * as_double(piece.k_rows), in_tiles.k_tiles);
+  backward_pairs += as_double(in_tiles.k_tiles) * kTile * kTile *
+                    visited(density * as_double(piece.q_rows), in_tiles.q_tiles);
+  forward_tiles += in_tiles.forward_tiles();
+  backward_tiles += in_tiles.backward_tiles();
+  unskipped_tiles += as_double(in_tiles.q_tiles) * as_double(in_tiles.k_tiles);
+  longest_forward_tile = std::max(longest_forward_tile, in_tiles.forward_cost(in_tiles.q_tiles - 1));
+  longest_backward_tile = std::max(longest_backward_tile, in_tiles.backward_cost(0));
+  masks[static_cast<std::size_t>(in_tiles.mask)] += 1;
 }
 
 void AttentionWork::merge(const AttentionWork& other) {
+  if (other.pieces == 0) return;
+  if (pieces == 0) {
+    *this = other;
+    return;
+  }
+  const std::size_t count = other.kept_count();
+  for (std::size_t i = 0; i < count; ++i) {
+    keep(other.kept(i), pieces + other.pieces - static_cast<std::int64_t>(count - i));
+  }
+  equal = equal && other.equal && other.first.q_rows == first.q_rows && other.first.k_rows == first.k_rows &&
+          other.first.pairs == first.pairs;
   pieces += other.pieces;
   q_rows += other.q_rows;
   k_rows += other.k_rows;
   q_tiles += other.q_tiles;
   k_tiles += other.k_tiles;
+  most_q_tiles = std::max(most_q_tiles, other.most_q_tiles);
+  most_k_tiles = std::max(most_k_tiles, other.most_k_tiles);
   pairs += other.pairs;
   all_pairs += other.all_pairs;
   forward_pairs += other.forward_pairs;
   backward_pairs += other.backward_pairs;
-  unskipped_pairs += other.unskipped_pairs;
+  forward_tiles += other.forward_tiles;
+  backward_tiles += other.backward_tiles;
+  unskipped_tiles += other.unskipped_tiles;
   longest_forward_tile = std::max(longest_forward_tile, other.longest_forward_tile);
   longest_backward_tile = std::max(longest_backward_tile, other.longest_backward_tile);
+  for (std::size_t i = 0; i < masks.size(); ++i) masks[i] += other.masks[i];
 }
 
-bool AttentionWork::dense() const {
-  if (pieces != 1) return false;
-  return q_rows == k_rows || pairs == static_cast<double>(q_rows) * static_cast<double>(k_rows);
+PieceMask AttentionWork::mask() const {
+  for (const PieceMask mask : {PieceMask::kFull, PieceMask::kSquareCausal, PieceMask::kOffsetCausal}) {
+    if (count(mask) == pieces) return mask;
+  }
+  // Of causal lists, one offset piece makes the call bottom-right, which square pieces fit too.
+  return count(PieceMask::kSquareCausal) + count(PieceMask::kOffsetCausal) == pieces ? PieceMask::kOffsetCausal
+                                                                                     : PieceMask::kOther;
+}
+
+std::size_t AttentionWork::kept_count() const {
+  return pieces < static_cast<std::int64_t>(kKeptPieces) ? static_cast<std::size_t>(pieces) : kKeptPieces;
+}
+
+const PieceTiles& AttentionWork::kept(std::size_t i) const {
+  const std::size_t begin = static_cast<std::size_t>(pieces) - kept_count();
+  return kept_[(begin + i) % kKeptPieces];
 }
 
 AttentionWork attention_work(std::span<const AttentionPieceSize> pieces) {

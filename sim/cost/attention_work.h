@@ -1,22 +1,18 @@
-// The size of one attention launch, summed over the pieces of its varlen call.
+// The size of one attention launch, summed over the pieces of its call, in tiles.
 //
 // A piece is q_rows consecutive queries against k_rows consecutive keys of one sequence, with `pairs` unmasked
 // (query, key) pairs. Kernels work on tiles of kAttentionTile x kAttentionTile: a query tile visits every key tile in
-// which it has an unmasked pair. The number of visited pairs of a piece is estimated from (q, k, pairs) alone, so that
-// any mask can be charged: a query tile visits the mean key count of its rows, half a tile for the diagonal and half a
-// tile for rounding, but never more than all key tiles. That is exact for full pieces whose k_rows is a multiple of
-// the tile; for causal ones it is high by half a tile where q_rows and k_rows are multiples of the tile, and right on
-// average where they are not.
+// which it has an unmasked pair. Which mask a piece has follows from its three numbers (mask_of); the counts of causal
+// and full pieces are exact, those of other masks are estimated from the mean of visible keys, half a tile for the edge
+// and half a tile for rounding.
 //
-// Measured on cuDNN (validate/data/h200/cudnn_varlen.csv, 2026-11-29): the backward of a ragged call does not skip the
-// masked tiles of a causal piece. Charged at q x k in whole tiles, all 27 backward rows run at one rate within 8 %;
-// charged at visited pairs, packed square documents seem to run at half the rate. A mask sparser than causal
-// (block-diagonal) is charged at most twice its visited pairs, the factor of a causal square.
-//
-// Head counts multiply all figures alike, so they are not in here. Accumulation is one pass, a few additions a piece,
-// without allocation. Ignored: order of pieces in the launch, L2 reuse between heads that share a KV head.
+// Head counts multiply all figures alike, so they are not in here. Adding a piece is a few additions without
+// allocation; sums over pieces are integers below 2^53. The last kKeptPieces pieces are kept as they are: a launch's
+// end, where multiprocessors run out of items, is made of them (sim/cost/attention_span.h). Ignored: L2 reuse between
+// heads that share a KV head.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -31,24 +27,71 @@ struct AttentionPieceSize {
   std::int64_t pairs = 0;
 };
 
+enum class PieceMask : std::uint8_t {
+  kFull,
+  kSquareCausal,  // as many queries as keys: top-left and bottom-right are the same mask
+  kOffsetCausal,  // more keys than queries, the last query sees the last key (bottom-right)
+  kOther          // block rules, windows: no one call of cuDNN
+};
+// By the number of pairs. A single query is full.
+PieceMask mask_of(const AttentionPieceSize& piece);
+
+// One piece in tiles.
+struct PieceTiles {
+  std::int64_t q_tiles = 0;
+  std::int64_t k_tiles = 0;
+  std::int64_t offset = 0;  // causal: key tiles before the diagonal, rounded up
+  double keys_a_query_tile = 0;  // other masks: key tiles that the mean query tile visits, and the reverse
+  double queries_a_key_tile = 0;
+  PieceMask mask = PieceMask::kFull;
+
+  // Key tiles visited by query tile `i`, query tiles by key tile `i`.
+  double forward_cost(std::int64_t i) const;
+  double backward_cost(std::int64_t i) const;
+  double forward_tiles() const;   // sums of these
+  double backward_tiles() const;
+  bool operator==(const PieceTiles&) const = default;
+};
+PieceTiles tiles_of(const AttentionPieceSize& piece);
+
+inline constexpr std::size_t kKeptPieces = 16;
+
 struct AttentionWork {
   std::int64_t pieces = 0;
   std::int64_t q_rows = 0;
   std::int64_t k_rows = 0;
-  std::int64_t q_tiles = 0;          // query tiles: the work items of a forward launch
-  std::int64_t k_tiles = 0;          // key tiles: the work items of a backward launch
+  std::int64_t q_tiles = 0;       // query tiles: the work items of a forward launch
+  std::int64_t k_tiles = 0;       // key tiles: the work items of a backward launch
+  std::int64_t most_q_tiles = 0;  // of one piece
+  std::int64_t most_k_tiles = 0;
   double pairs = 0;                  // unmasked pairs; exact below 2^53
   double all_pairs = 0;              // q_rows x k_rows of each piece: `pairs` where nothing is masked
-  double forward_pairs = 0;          // pairs visited by whole query tiles (forward)
-  double backward_pairs = 0;         // pairs visited by whole key tiles (backward of a dense call, which skips)
-  double unskipped_pairs = 0;        // the same where masked tiles are not skipped (backward of a ragged call)
-  double longest_forward_tile = 0;   // most pairs that one query tile visits: the length of the launch's tail
-  double longest_backward_tile = 0;  // the same for one key tile
+  double forward_pairs = 0;          // pairs visited by whole query tiles, estimated from the mean of visible keys
+  double backward_pairs = 0;         // the same by whole key tiles
+  double forward_tiles = 0;          // key tiles visited by all query tiles
+  double backward_tiles = 0;         // query tiles visited by all key tiles, masked ones skipped
+  double unskipped_tiles = 0;        // the same where masked tiles are not skipped
+  double longest_forward_tile = 0;   // most key tiles that one query tile visits
+  double longest_backward_tile = 0;  // most query tiles that one key tile visits
+  std::array<std::int64_t, 4> masks{};  // pieces by PieceMask
+  AttentionPieceSize first;
+  bool equal = true;  // all pieces are as the first
 
   void add(const AttentionPieceSize& piece);
+  // The other's pieces come after these.
   void merge(const AttentionWork& other);
-  // One square or unmasked piece runs as a dense call; anything else is a ragged (varlen) call.
-  bool dense() const;
+  // Pieces of one size under one mask run as a dense batch; anything else is a ragged (varlen) call.
+  bool dense() const { return equal && count(PieceMask::kOther) == 0; }
+  // The one mask of all pieces; kOther if there are several. Full and square pieces together are of several.
+  PieceMask mask() const;
+  std::int64_t count(PieceMask mask) const { return masks[static_cast<std::size_t>(mask)]; }
+  // The last pieces in their order: kept(0) is the earliest of the min(pieces, kKeptPieces) that are kept.
+  std::size_t kept_count() const;
+  const PieceTiles& kept(std::size_t i) const;
+
+ private:
+  void keep(const PieceTiles& piece, std::int64_t place);
+  std::array<PieceTiles, kKeptPieces> kept_{};  // piece i at i mod kKeptPieces
 };
 
 AttentionWork attention_work(std::span<const AttentionPieceSize> pieces);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "sim/core/invariant.h"
 #include "sim/core/json.h"
 
 namespace longhaul {
@@ -14,7 +15,10 @@ namespace {
 constexpr double kLargestConstant = 1.0;  // seconds per term; far above any kernel's
 constexpr std::int64_t kLargestSize = std::int64_t{1} << 60;
 
-KernelKind kind_at(int index) { return static_cast<KernelKind>(index); }
+const std::vector<std::string>& source_names() {
+  static const std::vector<std::string> names = {"measured", "published", "datasheet"};
+  return names;
+}
 
 ResidualBand read_band(JsonReader& parent, const char* key) {
   ResidualBand band;
@@ -30,8 +34,8 @@ ResidualBand read_band(JsonReader& parent, const char* key) {
   return band;
 }
 
-void read_sizes(JsonReader& parent, KernelKind kind, KernelCalibration& out) {
-  const std::size_t components = size_names(kind).size();
+void read_sizes(JsonReader& parent, std::string_view kernel_class, KernelCalibration& out) {
+  const std::size_t components = size_names(kernel_class).size();
   const std::string expected = fmt::format("a non-empty list of lists of {} integers", components);
   const Json* json = parent.required("measured_sizes", expected);
   if (json == nullptr) return;
@@ -52,24 +56,21 @@ void read_sizes(JsonReader& parent, KernelKind kind, KernelCalibration& out) {
     for (std::size_t i = 0; i < components; ++i) key[i] = row[i].get<std::int64_t>();
     out.measured.push_back(key);
   }
-  std::sort(out.measured.begin(), out.measured.end());
-  out.lowest = out.highest = out.measured.front();
-  for (const SizeKey& key : out.measured) {
-    for (std::size_t i = 0; i < key.size(); ++i) {
-      out.lowest[i] = std::min(out.lowest[i], key[i]);
-      out.highest[i] = std::max(out.highest[i], key[i]);
-    }
-  }
+  set_range(out);
 }
 
-KernelCalibration read_kernel(const Json& json, KernelKind kind, const JsonReader& parent, Errors& errors,
+KernelCalibration read_kernel(const Json& json, std::string_view kernel_class, const JsonReader& parent, Errors& errors,
                               const std::string& path) {
   KernelCalibration out;
   JsonReader reader(json, parent.file(), path, errors);
+  if (const auto source = reader.required_choice("source", source_names())) {
+    const auto found = std::find(source_names().begin(), source_names().end(), *source);
+    out.source = static_cast<ClassSource>(found - source_names().begin());
+  }
   if (const Json* constants = reader.required("constants", "an object of seconds per term")) {
     JsonReader terms(*constants, reader.file(), reader.child_path("constants"), errors);
     std::size_t i = 0;
-    for (const TermSpec& term : kernel_terms(kind)) {
+    for (const TermSpec& term : *terms_of_class(kernel_class)) {
       out.constants[i++] = terms.required_number(term.name, 0, kLargestConstant).value_or(0);
     }
     terms.finish();
@@ -78,9 +79,25 @@ KernelCalibration read_kernel(const Json& json, KernelKind kind, const JsonReade
   out.small_call_seconds = reader.required_number("small_call_seconds", 0, kLargestConstant).value_or(0);
   out.small = read_band(reader, "residuals_small");
   out.large = read_band(reader, "residuals_large");
-  read_sizes(reader, kind, out);
+  read_sizes(reader, kernel_class, out);
   reader.finish();
   return out;
+}
+
+void read_classes(const Json& json, JsonReader& parent, Calibration& out) {
+  JsonReader reader(json, parent.file(), parent.child_path("kernels"), parent.errors());
+  for (const std::string& name : required_classes()) reader.required(name, "the constants of this class of kernels");
+  if (!json.is_object()) return;
+  for (const auto& [name, entry] : json.items()) {
+    if (terms_of_class(name) == nullptr) {
+      parent.errors().push_back({parent.file(), reader.child_path(name), fmt::format("\"{}\" is no class of kernels", name),
+                                 "gemm, elementwise, elementwise/FUNCTION, copy-d2d, copy-h2d, copy-d2h or "
+                                 "attention/LIBRARY/PASS/FORM",
+                                 nearest_name(name, required_classes())});
+      continue;
+    }
+    out.classes[name] = read_kernel(entry, name, reader, parent.errors(), reader.child_path(name));
+  }
 }
 
 constexpr double kLargestFactor = 100;
@@ -150,7 +167,7 @@ Expected<Calibration> from_json(const Json& json, const std::string& file) {
   Errors errors;
   Calibration out;
   JsonReader reader(json, file, "", errors);
-  reader.required_choice("schema", {"calibration/1"});
+  reader.required_choice("schema", {"calibration/2"});
   out.name = reader.required_string("name").value_or("");
   out.date = reader.required_string("measured_on").value_or("");
   out.machine = reader.required_string("machine").value_or("");
@@ -165,15 +182,8 @@ Expected<Calibration> from_json(const Json& json, const std::string& file) {
   }
   out.launch_seconds = reader.required_number("launch_seconds", 0, 1).value_or(0);
   read_overlap(reader, out);
-  if (const Json* kernels = reader.required("kernels", "an object with one entry a kernel kind")) {
-    JsonReader kinds(*kernels, file, reader.child_path("kernels"), errors);
-    for (int i = 0; i < kKernelKindCount; ++i) {
-      const char* name = kernel_kind_name(kind_at(i));
-      const Json* entry = kinds.required(name, "the constants of this kernel kind");
-      if (entry == nullptr) continue;
-      out.kernel(kind_at(i)) = read_kernel(*entry, kind_at(i), kinds, errors, kinds.child_path(name));
-    }
-    kinds.finish();
+  if (const Json* kernels = reader.required("kernels", "an object with one entry a class of kernels")) {
+    read_classes(*kernels, reader, out);
   }
   reader.finish();
   if (!errors.empty()) return tl::unexpected(std::move(errors));
@@ -184,16 +194,17 @@ Json band_json(const ResidualBand& band) {
   return {{"rows", band.rows}, {"low", band.low}, {"high", band.high}, {"median", band.median}, {"p90", band.p90}};
 }
 
-Json kernel_json(const KernelCalibration& kernel, KernelKind kind) {
+Json kernel_json(const KernelCalibration& kernel, std::string_view kernel_class) {
   Json constants = Json::object();
   std::size_t i = 0;
-  for (const TermSpec& term : kernel_terms(kind)) constants[std::string(term.name)] = kernel.constants[i++];
-  const auto components = static_cast<std::ptrdiff_t>(size_names(kind).size());
+  for (const TermSpec& term : *terms_of_class(kernel_class)) constants[std::string(term.name)] = kernel.constants[i++];
+  const auto components = static_cast<std::ptrdiff_t>(size_names(kernel_class).size());
   Json sizes = Json::array();
   for (const SizeKey& key : kernel.measured) {
     sizes.push_back(std::vector<std::int64_t>(key.begin(), key.begin() + components));
   }
-  return {{"constants", constants},
+  return {{"source", to_string(kernel.source)},
+          {"constants", constants},
           {"timed_alone_seconds", kernel.timed_alone_seconds},
           {"small_call_seconds", kernel.small_call_seconds},
           {"residuals_small", band_json(kernel.small)},
@@ -203,25 +214,47 @@ Json kernel_json(const KernelCalibration& kernel, KernelKind kind) {
 
 }  // namespace
 
-const std::vector<std::string>& size_names(KernelKind kind) {
+const char* to_string(ClassSource source) { return source_names()[static_cast<std::size_t>(source)].c_str(); }
+
+const std::vector<std::string>& size_names(std::string_view kernel_class) {
   static const std::vector<std::string> gemm = {"m", "n", "k"};
   static const std::vector<std::string> attention = {"pieces", "q_rows", "k_rows", "pairs", "q_heads", "head_dim"};
   static const std::vector<std::string> bytes = {"bytes"};
-  switch (kind) {
-    case KernelKind::kGemm:
-      return gemm;
-    case KernelKind::kAttentionForwardDense:
-    case KernelKind::kAttentionBackwardDense:
-    case KernelKind::kAttentionForwardRagged:
-    case KernelKind::kAttentionBackwardRagged:
-      return attention;
-    case KernelKind::kElementwise:
-    case KernelKind::kCopyDeviceToDevice:
-    case KernelKind::kCopyHostToDevice:
-    case KernelKind::kCopyDeviceToHost:
-      return bytes;
+  if (kernel_class == "gemm") return gemm;
+  return kernel_class.starts_with("attention/") ? attention : bytes;
+}
+
+const std::vector<std::string>& required_classes() {
+  static const std::vector<std::string> names = {
+      "gemm", "attention/cudnn/forward/dense", "attention/cudnn/backward/dense", "elementwise", "copy-d2d", "copy-h2d",
+      "copy-d2h"};
+  return names;
+}
+
+void set_range(KernelCalibration& kernel) {
+  LH_ASSERT(!kernel.measured.empty(), "a class without sizes");
+  std::sort(kernel.measured.begin(), kernel.measured.end());
+  kernel.lowest = kernel.highest = kernel.measured.front();
+  for (const SizeKey& key : kernel.measured) {
+    for (std::size_t i = 0; i < key.size(); ++i) {
+      kernel.lowest[i] = std::min(kernel.lowest[i], key[i]);
+      kernel.highest[i] = std::max(kernel.highest[i], key[i]);
+    }
   }
-  return bytes;
+}
+
+const KernelCalibration* Calibration::find(std::string_view kernel_class) const {
+  const auto found = classes.find(kernel_class);
+  return found == classes.end() ? nullptr : &found->second;
+}
+
+const KernelCalibration& Calibration::kernel(KernelKind kind) const {
+  if (const KernelCalibration* itself = find(kernel_kind_name(kind))) return *itself;
+  const KernelCalibration* dense = find(kind == KernelKind::kAttentionBackwardRagged
+                                            ? kernel_kind_name(KernelKind::kAttentionBackwardDense)
+                                            : kernel_kind_name(KernelKind::kAttentionForwardDense));
+  LH_ASSERT(dense != nullptr, "a calibration without {}", kernel_kind_name(kind));
+  return *dense;
 }
 
 Expected<Calibration> read_calibration(const std::string& file) {
@@ -238,15 +271,13 @@ Expected<Calibration> parse_calibration(const std::string& text, const std::stri
 
 std::string write_calibration(const Calibration& calibration, const std::vector<std::string>& data_files) {
   Json kernels = Json::object();
-  for (int i = 0; i < kKernelKindCount; ++i) {
-    kernels[kernel_kind_name(kind_at(i))] = kernel_json(calibration.kernel(kind_at(i)), kind_at(i));
-  }
+  for (const auto& [name, kernel] : calibration.classes) kernels[name] = kernel_json(kernel, name);
   OverlapConstants constants = calibration.overlap;
   Json overlap = Json::object();
   for (const OverlapEntry& entry : overlap_entries(constants)) overlap[entry.group][entry.key] = *entry.value;
   for (const char* group : {"gemm", "attention"}) overlap[group]["holds_transfers"] = *holds_of(constants, group);
   overlap["residuals"] = band_json(calibration.overlap_residuals);
-  const Json json = {{"schema", "calibration/1"},
+  const Json json = {{"schema", "calibration/2"},
                      {"name", calibration.name},
                      {"measured_on", calibration.date},
                      {"machine", calibration.machine},

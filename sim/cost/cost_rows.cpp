@@ -76,7 +76,7 @@ std::optional<Estimate> predict_gemm(const KernelModel& model, Row& row) {
   const auto n = row.integer("n", 1, kMostRows);
   const auto k = row.integer("k", 1, kMostRows);
   if (!pass || !m || !n || !k) return std::nullopt;
-  return model.timed_alone(KernelKind::kGemm, model.gemm(static_cast<GemmPass>(*pass), *m, *n, *k));
+  return KernelModel::timed_alone(model.gemm(static_cast<GemmPass>(*pass), *m, *n, *k));
 }
 
 std::optional<Estimate> predict_attention(const KernelModel& model, Row& row) {
@@ -95,24 +95,24 @@ std::optional<Estimate> predict_attention(const KernelModel& model, Row& row) {
   const bool forward = *pass == 0;
   const Estimate queued = forward ? model.attention_forward(work, *q_heads, *kv_heads, *head_dim)
                                   : model.attention_backward(work, *q_heads, *kv_heads, *head_dim);
-  const KernelKind dense = forward ? KernelKind::kAttentionForwardDense : KernelKind::kAttentionBackwardDense;
-  const KernelKind ragged = forward ? KernelKind::kAttentionForwardRagged : KernelKind::kAttentionBackwardRagged;
-  return model.timed_alone(work.dense() ? dense : ragged, queued);
+  return KernelModel::timed_alone(queued);
 }
 
+// `impl` may name a function that was measured; then m x n are its rows and columns.
 std::optional<Estimate> predict_elementwise(const KernelModel& model, Row& row) {
   const auto bytes = row.integer("bytes", 0, kMostBytes);
-  if (!bytes) return std::nullopt;
-  return model.timed_alone(KernelKind::kElementwise, model.elementwise(Bytes{*bytes}));
+  const bool shaped = !row.text("impl").empty() && !row.text("m").empty();
+  const auto m = shaped ? row.integer("m", 0, kMostRows) : 0;
+  const auto n = shaped ? row.integer("n", 0, kMostRows) : 0;
+  if (!bytes || !m || !n) return std::nullopt;
+  return KernelModel::timed_alone(model.elementwise(Bytes{*bytes}, row.text("impl"), *m, *n));
 }
 
 std::optional<Estimate> predict_copy(const KernelModel& model, Row& row) {
   const auto pass = row.choice("pass", {"d2d", "h2d", "d2h"});
   const auto bytes = row.integer("bytes", 0, kMostBytes);
   if (!pass || !bytes) return std::nullopt;
-  constexpr KernelKind kKinds[] = {KernelKind::kCopyDeviceToDevice, KernelKind::kCopyHostToDevice,
-                                   KernelKind::kCopyDeviceToHost};
-  return model.timed_alone(kKinds[*pass], model.copy(static_cast<CopyKind>(*pass), Bytes{*bytes}));
+  return KernelModel::timed_alone(model.copy(static_cast<CopyKind>(*pass), Bytes{*bytes}));
 }
 
 std::optional<Estimate> predict_row(const KernelModel& model, Row& row) {

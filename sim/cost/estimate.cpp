@@ -22,6 +22,8 @@ constexpr double kDatasheetWidening = 3;
 constexpr double kDatasheetLeast = 0.25;  // least relative half-width for a device that was not measured
 constexpr double kLowestFactor = 0.1;     // an interval never reaches down to nothing
 constexpr double kLeastSeconds = 1e-7;    // no kernel is shorter
+constexpr const char* kMeasuredLibrary = "cudnn";
+constexpr std::int64_t kHopperHeadDim = 128;  // of our wgmma kernels
 
 struct Relative {
   double low = 0;   // <= 0
@@ -53,6 +55,11 @@ Basis basis_of(const KernelCalibration& kernel, const SizeKey& key) {
 bool is_attention(KernelKind kind) {
   return kind == KernelKind::kAttentionForwardDense || kind == KernelKind::kAttentionForwardRagged ||
          kind == KernelKind::kAttentionBackwardDense || kind == KernelKind::kAttentionBackwardRagged;
+}
+
+// kDatasheet where neither the device nor the class was measured, else as far as the source says.
+Basis known_basis(const KernelCalibration& kernel, bool measured) {
+  return measured && kernel.source != ClassSource::kDatasheet ? Basis::kInterpolated : Basis::kDatasheet;
 }
 
 // Ratio >= 1 by which two devices differ: peak times bandwidth, each as the larger over the smaller.
@@ -104,11 +111,11 @@ double KernelModel::scale(TermKind kind) const {
   LH_ASSERT(false, "unknown term kind");
 }
 
-Estimate KernelModel::estimate(const KernelCall& call) const {
-  const KernelCalibration& kernel = calibration_->kernel(call.kind);
+Estimate KernelModel::estimate(const KernelCalibration& kernel, std::string_view kernel_class,
+                               const KernelCall& call) const {
   double alone = 0;
   std::size_t i = 0;
-  for (const TermSpec& term : kernel_terms(call.kind)) {
+  for (const TermSpec& term : *terms_of_class(kernel_class)) {
     alone += kernel.constants[i] * scale(term.kind) * call.terms[i];
     ++i;
   }
@@ -117,28 +124,55 @@ Estimate KernelModel::estimate(const KernelCall& call) const {
   alone = std::max(alone, kernel.constants[0] + per_byte * call.memory_bytes);
 
   Estimate out;
-  out.seconds = std::max(alone - kernel.timed_alone_seconds, kLeastSeconds);
-  out.basis = measured_ ? basis_of(kernel, call.key) : Basis::kDatasheet;
+  out.hidden = kernel.timed_alone_seconds;
+  out.seconds = std::max(alone - out.hidden, kLeastSeconds);
+  out.basis = known_basis(kernel, measured_);
+  if (out.basis != Basis::kDatasheet) out.basis = basis_of(kernel, call.key);
   const Relative ends = widened(alone < kernel.small_call_seconds ? kernel.small : kernel.large, out.basis);
   out.low = out.seconds * std::max(1 + ends.low, kLowestFactor);
   out.high = out.seconds * (1 + ends.high);
   return out;
 }
 
+// Forms without a class of their own run as the next more general one that was measured.
+Estimate KernelModel::attention(bool forward, const AttentionWork& work, std::int64_t q_heads, std::int64_t kv_heads,
+                                std::int64_t head_dim) const {
+  if (attention_library_ != nullptr) return library_estimate(forward, work, q_heads, kv_heads, head_dim);
+  AttentionLayout layout = attention_layout(kMeasuredLibrary);
+  if (!one_call(layout, work)) {
+    const bool hopper = device_.generation == GpuGeneration::kHopper && head_dim == kHopperHeadDim;
+    const char* own = hopper ? "longhaul-hopper" : "longhaul-portable";
+    const std::string name = attention_class(own, forward, AttentionForm::kPieces);
+    if (const KernelCalibration* kernel = calibration_->find(name)) {
+      layout = attention_layout(own);
+      return estimate(*kernel, name,
+                      attention_call(layout, forward, work, q_heads, kv_heads, head_dim, device_.multiprocessors));
+    }
+  }
+  const KernelCall call =
+      attention_call(layout, forward, work, q_heads, kv_heads, head_dim, device_.multiprocessors);
+  const AttentionForm wanted = attention_form(layout, work);
+  for (const AttentionForm form : {AttentionForm::kRaggedOffset, AttentionForm::kRagged, AttentionForm::kDense}) {
+    if (form > wanted) continue;
+    const std::string name = attention_class(kMeasuredLibrary, forward, form);
+    if (const KernelCalibration* kernel = calibration_->find(name)) return estimate(*kernel, name, call);
+  }
+  LH_ASSERT(false, "a calibration without dense attention");
+}
+
 Estimate KernelModel::gemm(GemmPass /*pass*/, std::int64_t m, std::int64_t n, std::int64_t k) const {
-  return estimate(gemm_call(m, n, k, device_.multiprocessors));
+  return estimate(calibration_->kernel(KernelKind::kGemm), kernel_kind_name(KernelKind::kGemm),
+                  gemm_call(m, n, k, device_.multiprocessors));
 }
 
 Estimate KernelModel::attention_forward(const AttentionWork& work, std::int64_t q_heads, std::int64_t kv_heads,
                                         std::int64_t head_dim) const {
-  if (attention_library_ != nullptr) return library_estimate(true, work, q_heads, kv_heads, head_dim);
-  return estimate(attention_call(true, work, q_heads, kv_heads, head_dim, device_.multiprocessors));
+  return attention(true, work, q_heads, kv_heads, head_dim);
 }
 
 Estimate KernelModel::attention_backward(const AttentionWork& work, std::int64_t q_heads, std::int64_t kv_heads,
                                          std::int64_t head_dim) const {
-  if (attention_library_ != nullptr) return library_estimate(false, work, q_heads, kv_heads, head_dim);
-  return estimate(attention_call(false, work, q_heads, kv_heads, head_dim, device_.multiprocessors));
+  return attention(false, work, q_heads, kv_heads, head_dim);
 }
 
 Estimate KernelModel::attention_forward(std::span<const AttentionPieceSize> pieces, std::int64_t q_heads,
@@ -151,9 +185,23 @@ Estimate KernelModel::attention_backward(std::span<const AttentionPieceSize> pie
   return attention_backward(attention_work(pieces), q_heads, kv_heads, head_dim);
 }
 
-Estimate KernelModel::elementwise(Bytes read_and_written) const { return estimate(elementwise_call(read_and_written)); }
+Estimate KernelModel::elementwise(Bytes read_and_written) const {
+  const KernelCall call = elementwise_call(read_and_written);
+  return estimate(calibration_->kernel(call.kind), kernel_kind_name(call.kind), call);
+}
 
-Estimate KernelModel::copy(CopyKind kind, Bytes payload) const { return estimate(copy_call(kind, payload)); }
+Estimate KernelModel::elementwise(Bytes read_and_written, std::string_view function, std::int64_t rows,
+                                  std::int64_t columns) const {
+  const std::string name = fmt::format("elementwise/{}", function);
+  const KernelCalibration* kernel = calibration_->find(name);
+  if (kernel == nullptr) return elementwise(read_and_written);
+  return estimate(*kernel, name, elementwise_call(read_and_written, rows, columns));
+}
+
+Estimate KernelModel::copy(CopyKind kind, Bytes payload) const {
+  const KernelCall call = copy_call(kind, payload);
+  return estimate(calibration_->kernel(call.kind), kernel_kind_name(call.kind), call);
+}
 
 double KernelModel::launch_seconds() const { return calibration_->launch_seconds; }
 
@@ -217,17 +265,23 @@ std::string KernelModel::description() const {
                      attention_library_->measured_on(device_) ? "" : ", not measured on this generation");
 }
 
-double KernelModel::residual_low(KernelKind kernel) const {
-  if (attention_library_ != nullptr && is_attention(kernel)) return library_residual(kernel, true);
-  const Basis basis = measured_ ? Basis::kInterpolated : Basis::kDatasheet;
-  return std::max(widened(calibration_->kernel(kernel).large, basis).low, kLowestFactor - 1);
+double KernelModel::residual(KernelKind kernel, bool low) const {
+  if (attention_library_ != nullptr && is_attention(kernel)) return library_residual(kernel, low);
+  const KernelCalibration* first = &calibration_->kernel(kernel);
+  const KernelCalibration* second = first;
+  if (kernel == KernelKind::kAttentionForwardRagged || kernel == KernelKind::kAttentionBackwardRagged) {
+    const bool forward = kernel == KernelKind::kAttentionForwardRagged;
+    const auto* offset = calibration_->find(attention_class(kMeasuredLibrary, forward, AttentionForm::kRaggedOffset));
+    if (offset != nullptr) second = offset;
+  }
+  const Relative a = widened(first->large, known_basis(*first, measured_));
+  const Relative b = widened(second->large, known_basis(*second, measured_));
+  return low ? std::max(std::min(a.low, b.low), kLowestFactor - 1) : std::max(a.high, b.high);
 }
 
-double KernelModel::residual_high(KernelKind kernel) const {
-  if (attention_library_ != nullptr && is_attention(kernel)) return library_residual(kernel, false);
-  const Basis basis = measured_ ? Basis::kInterpolated : Basis::kDatasheet;
-  return widened(calibration_->kernel(kernel).large, basis).high;
-}
+double KernelModel::residual_low(KernelKind kernel) const { return residual(kernel, true); }
+
+double KernelModel::residual_high(KernelKind kernel) const { return residual(kernel, false); }
 
 double KernelModel::overlap_residual_low() const {
   return std::max(widened(calibration_->overlap_residuals, measured_ ? Basis::kInterpolated : Basis::kDatasheet).low,
@@ -238,9 +292,9 @@ double KernelModel::overlap_residual_high() const {
   return widened(calibration_->overlap_residuals, measured_ ? Basis::kInterpolated : Basis::kDatasheet).high;
 }
 
-Estimate KernelModel::timed_alone(KernelKind kernel, const Estimate& queued) const {
-  const double factor = (queued.seconds + calibration_->kernel(kernel).timed_alone_seconds) / queued.seconds;
-  return {queued.seconds * factor, queued.low * factor, queued.high * factor, queued.basis};
+Estimate KernelModel::timed_alone(const Estimate& queued) {
+  const double factor = (queued.seconds + queued.hidden) / queued.seconds;
+  return {queued.seconds * factor, queued.low * factor, queued.high * factor, queued.basis, 0};
 }
 
 Expected<KernelModel> load_kernel_model(const DeviceSpec& device, const std::string& data_directory) {

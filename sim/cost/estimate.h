@@ -16,6 +16,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "sim/cluster/device.h"
 #include "sim/core/error.h"
@@ -27,7 +28,8 @@ namespace longhaul {
 
 struct AttentionLibrary;  // sim/cost/attention_library.h
 struct Calibration;       // sim/cost/calibration.h
-struct KernelCall;        // sim/cost/kernel_features.h
+struct KernelCalibration;
+struct KernelCall;  // sim/cost/kernel_features.h
 enum class TermKind;
 
 enum class Basis {
@@ -43,6 +45,7 @@ struct Estimate {
   double low = 0;
   double high = 0;
   Basis basis = Basis::kDatasheet;
+  double hidden = 0;  // launch and event latency that a call timed alone shows beside `seconds`
 };
 
 enum class GemmPass { kForward, kBackwardInput, kBackwardWeight };
@@ -71,7 +74,10 @@ class KernelModel {
   // reduces: for backward-weight k is the number of tokens. All >= 1.
   Estimate gemm(GemmPass pass, std::int64_t m, std::int64_t n, std::int64_t k) const;
 
-  // One varlen launch over `pieces` (at least one). q_heads is a multiple of kv_heads.
+  // One launch over `pieces` (at least one), whose keys lie apart. q_heads is a multiple of kv_heads. The call is what
+  // cuDNN's wrapper (kernels/cudnn) would make of them: a dense batch of equal pieces, a ragged call under the top-left
+  // mask (all square) or bottom-right; lists of several masks and block rules, which no one call of cuDNN can do, run
+  // as our own kernels over pieces where these were measured.
   Estimate attention_forward(std::span<const AttentionPieceSize> pieces, std::int64_t q_heads, std::int64_t kv_heads,
                              std::int64_t head_dim) const;
   Estimate attention_backward(std::span<const AttentionPieceSize> pieces, std::int64_t q_heads, std::int64_t kv_heads,
@@ -84,6 +90,10 @@ class KernelModel {
 
   // A memory-bound kernel. >= 0 bytes.
   Estimate elementwise(Bytes read_and_written) const;
+  // Of a function that the calibration may have measured ("rms_norm", "swiglu_backward", "merge_attention", "adamw", ...)
+  // over rows x columns (0 x 0: flat); any other is one of all of them.
+  Estimate elementwise(Bytes read_and_written, std::string_view function, std::int64_t rows,
+                       std::int64_t columns) const;
   // `payload` bytes to copy; a copy within the device moves twice that. >= 0 bytes.
   Estimate copy(CopyKind kind, Bytes payload) const;
 
@@ -104,21 +114,24 @@ class KernelModel {
   const std::string& calibration_date() const;  // "2026-11-29", the day of measurement
   // One line for reports: calibration, date, and what was scaled if the device was not measured.
   std::string description() const;
-  // Relative errors (measured / predicted - 1) that bound 90 % of the large calls of a class: the leave-one-out
-  // residuals of the calibration, widened as an estimate is where the device was not measured (at least +-25 %). Sizes
-  // outside the measured ones are not known here and widen nothing.
+  // Relative errors (measured / predicted - 1) that bound 90 % of the large calls of a kind: the widest band of its
+  // classes, widened as an estimate is where the device was not measured (at least +-25 %). Sizes outside the measured
+  // ones are not known here and widen nothing.
   double residual_low(KernelKind kernel) const;
   double residual_high(KernelKind kernel) const;
   // The same for what overlap adds to kernel times; never below -1.
   double overlap_residual_low() const;
   double overlap_residual_high() const;
-  // What a call timed alone by events shows: `queued` plus launch and event latency (and, for one dense attention call,
-  // the framework's host time), as the measured tables have it. Kernels queued back to back hide that part, so the
-  // estimates above do not hold it; the `cost` command adds it.
-  Estimate timed_alone(KernelKind kernel, const Estimate& queued) const;
+  // What a call timed alone by events shows: `queued` plus its hidden part, as the table that its class was fitted to
+  // has it (some keep launch and event latency out, and hide nothing). Kernels queued back to back hide that part; the
+  // `cost` command adds it.
+  static Estimate timed_alone(const Estimate& queued);
 
  private:
-  Estimate estimate(const KernelCall& call) const;
+  Estimate estimate(const KernelCalibration& kernel, std::string_view kernel_class, const KernelCall& call) const;
+  Estimate attention(bool forward, const AttentionWork& work, std::int64_t q_heads, std::int64_t kv_heads,
+                     std::int64_t head_dim) const;
+  double residual(KernelKind kernel, bool low) const;
   Estimate library_estimate(bool forward, const AttentionWork& work, std::int64_t q_heads, std::int64_t kv_heads,
                             std::int64_t head_dim) const;
   // Of the attention library, widened where the device's generation was not measured.

@@ -1,5 +1,7 @@
 #include "sim/cost/kernel_features.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "sim/core/invariant.h"
@@ -10,7 +12,13 @@ namespace {
 constexpr std::int64_t kGemmTile = 128;       // output tile of one multiprocessor: 128 x 128
 constexpr std::int64_t kPrologueSteps = 512;  // filling the k loop and writing the tile cost as much as so many k
 constexpr std::int64_t kBurstRows = 512;      // see gemm_call
-constexpr double kMeasuredHeadDim = 128;      // all attention rows have head_dim 128; work is proportional to it
+// Of the time of a tile of head dimension 128, the part that does not grow with the dimension is this to one: the
+// exponentials of 128 x 128 pairs, 16 a clock, take 0.56 us where the two products of forward take 1.0 (H200).
+constexpr double kExponentials = 0.62;
+constexpr double kMeasuredHeadDim = 128;
+// Tiles of one multiprocessor after which clocks fall under the power limit (about 4 ms on an H200).
+constexpr double kSustainedForward = 2600;
+constexpr double kSustainedBackward = 900;
 
 double as_double(std::int64_t value) { return static_cast<double>(value); }
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -22,13 +30,13 @@ const char* kernel_kind_name(KernelKind kind) {
     case KernelKind::kGemm:
       return "gemm";
     case KernelKind::kAttentionForwardDense:
-      return "attention-forward-dense";
+      return "attention/cudnn/forward/dense";
     case KernelKind::kAttentionBackwardDense:
-      return "attention-backward-dense";
+      return "attention/cudnn/backward/dense";
     case KernelKind::kAttentionForwardRagged:
-      return "attention-forward-ragged";
+      return "attention/cudnn/forward/ragged";
     case KernelKind::kAttentionBackwardRagged:
-      return "attention-backward-ragged";
+      return "attention/cudnn/backward/ragged";
     case KernelKind::kElementwise:
       return "elementwise";
     case KernelKind::kCopyDeviceToDevice:
@@ -41,39 +49,37 @@ const char* kernel_kind_name(KernelKind kind) {
   LH_ASSERT(false, "unknown kernel kind");
 }
 
-const std::vector<TermSpec>& kernel_terms(KernelKind kind) {
+const std::vector<TermSpec>* terms_of_class(std::string_view kernel_class) {
   static const std::vector<TermSpec> gemm = {{"seconds_per_call", TermKind::kFixed},
                                              {"seconds_per_wave_and_k", TermKind::kMultiprocessor},
                                              {"seconds_per_flop", TermKind::kDevice},
                                              {"seconds_per_sustained_flop", TermKind::kDevice}};
-  static const std::vector<TermSpec> dense = {{"seconds_per_call", TermKind::kFixed},
-                                              {"seconds_per_pair_of_multiprocessor", TermKind::kMultiprocessor}};
-  static const std::vector<TermSpec> ragged = {{"seconds_per_call", TermKind::kFixed},
-                                               {"seconds_per_pair_of_multiprocessor", TermKind::kMultiprocessor},
-                                               {"seconds_per_query_tile", TermKind::kMultiprocessor},
-                                               {"seconds_per_key_tile", TermKind::kMultiprocessor}};
+  static const std::vector<TermSpec> attention = {{"seconds_per_call", TermKind::kFixed},
+                                                  {"seconds_per_full_tile", TermKind::kMultiprocessor},
+                                                  {"seconds_per_causal_tile", TermKind::kMultiprocessor},
+                                                  {"seconds_per_offset_tile", TermKind::kMultiprocessor},
+                                                  {"seconds_per_sustained_tile", TermKind::kMultiprocessor},
+                                                  {"seconds_per_idle_slot", TermKind::kMultiprocessor},
+                                                  {"seconds_per_query_byte", TermKind::kMemory},
+                                                  {"seconds_per_key_byte", TermKind::kMemory}};
   static const std::vector<TermSpec> memory = {{"seconds_per_call", TermKind::kFixed},
                                                {"seconds_per_byte", TermKind::kMemory}};
+  static const std::vector<TermSpec> rows = {{"seconds_per_call", TermKind::kFixed},
+                                             {"seconds_per_byte", TermKind::kMemory},
+                                             {"seconds_per_row", TermKind::kMultiprocessor},
+                                             {"seconds_per_column", TermKind::kFixed}};
   static const std::vector<TermSpec> host = {{"seconds_per_call", TermKind::kFixed},
                                              {"seconds_per_byte", TermKind::kHostLink}};
-  switch (kind) {
-    case KernelKind::kGemm:
-      return gemm;
-    case KernelKind::kAttentionForwardDense:
-    case KernelKind::kAttentionBackwardDense:
-      return dense;
-    case KernelKind::kAttentionForwardRagged:
-    case KernelKind::kAttentionBackwardRagged:
-      return ragged;
-    case KernelKind::kElementwise:
-    case KernelKind::kCopyDeviceToDevice:
-      return memory;
-    case KernelKind::kCopyHostToDevice:
-    case KernelKind::kCopyDeviceToHost:
-      return host;
-  }
-  LH_ASSERT(false, "unknown kernel kind");
+  if (kernel_class == "gemm") return &gemm;
+  if (kernel_class.starts_with("attention/")) return &attention;
+  if (kernel_class == "elementwise") return &memory;
+  if (kernel_class.starts_with("elementwise/")) return &rows;
+  if (kernel_class == "copy-d2d") return &memory;
+  if (kernel_class == "copy-h2d" || kernel_class == "copy-d2h") return &host;
+  return nullptr;
 }
+
+const std::vector<TermSpec>& kernel_terms(KernelKind kind) { return *terms_of_class(kernel_kind_name(kind)); }
 
 // Terms: tiles of 128 x 128 run in waves over the multiprocessors; a wave costs its k loop plus its prologue (0, 256
 // and 512 steps were tried; 512 has the least leave-one-out error). FLOPs carry the part that does not quantise: cuBLAS
@@ -95,48 +101,92 @@ KernelCall gemm_call(std::int64_t m, std::int64_t n, std::int64_t k, int multipr
 
 std::int64_t gemm_tiles(std::int64_t m, std::int64_t n) { return ceil_div(m, kGemmTile) * ceil_div(n, 2 * kGemmTile); }
 
-// Work items are the query tiles (forward) or key tiles (backward) of all heads, in waves over the multiprocessors, an
-// item costing the pairs of the mean tile. A dense call adds its tail: the longest tile beyond the mean one. The items
-// of a ragged call are many and of all lengths, so its pieces share one tail inside the rounding up to waves; instead
-// it pays for every query and key tile (loading, masking, the cast of accumulators).
-KernelCall attention_call(bool forward, const AttentionWork& work, std::int64_t q_heads, std::int64_t kv_heads,
-                          std::int64_t head_dim, int multiprocessors) {
+const char* form_name(AttentionForm form) {
+  switch (form) {
+    case AttentionForm::kDense:
+      return "dense";
+    case AttentionForm::kRagged:
+      return "ragged";
+    case AttentionForm::kRaggedOffset:
+      return "ragged-offset";
+    case AttentionForm::kPieces:
+      return "pieces";
+  }
+  LH_ASSERT(false, "unknown attention form");
+}
+
+AttentionLayout attention_layout(std::string_view library) {
+  if (library == "cudnn") return {ItemOrder::kGrid, false, false, false};
+  if (library.starts_with("longhaul")) return {ItemOrder::kLongestFirst, true, true, true};
+  return {ItemOrder::kGrid, false, true, false};
+}
+
+AttentionForm attention_form(const AttentionLayout& layout, const AttentionWork& work) {
+  if (layout.pieces) return AttentionForm::kPieces;
+  if (work.dense()) return AttentionForm::kDense;
+  const PieceMask mask = work.mask();
+  return mask == PieceMask::kFull || mask == PieceMask::kSquareCausal ? AttentionForm::kRagged
+                                                                      : AttentionForm::kRaggedOffset;
+}
+
+bool one_call(const AttentionLayout& layout, const AttentionWork& work) {
+  return layout.pieces || work.mask() != PieceMask::kOther;
+}
+
+std::string attention_class(std::string_view library, bool forward, AttentionForm form) {
+  return fmt::format("attention/{}/{}/{}", library, forward ? "forward" : "backward", form_name(form));
+}
+
+// The span of the launch (attention_span.h) goes to the term of its mask; all masks of a class share the others. Idle
+// slots: a ragged grid has as many for every sequence as the longest one needs. Query bytes: Q of all heads, for the
+// passes of backward over O, dO and dQ. Key bytes: K of all query heads, whose gradients are summed over each group.
+KernelCall attention_call(const AttentionLayout& layout, bool forward, const AttentionWork& work, std::int64_t q_heads,
+                          std::int64_t kv_heads, std::int64_t head_dim, int multiprocessors) {
   LH_ASSERT(work.pieces >= 1, "an attention launch has a piece");
   LH_ASSERT(kv_heads >= 1 && q_heads % kv_heads == 0 && head_dim >= 1, "attention with {} heads over {}, head_dim {}",
             q_heads, kv_heads, head_dim);
-  const bool dense = work.dense();
-  const double width = as_double(head_dim) / kMeasuredHeadDim;
+  const PieceMask mask = work.mask();
+  AttentionItems items;
+  items.forward = forward;
+  items.order = layout.order;
+  items.skips_masked = layout.skips_offset || mask == PieceMask::kSquareCausal;
+  const bool groups = !forward && layout.key_head_items;
+  items.heads = groups ? kv_heads : q_heads;
+  items.tiles_a_tile = groups ? as_double(q_heads / kv_heads) : 1;
+  const double width = (as_double(head_dim) / kMeasuredHeadDim + kExponentials) / (1 + kExponentials);
+  const double span = width * attention_span(work, items, multiprocessors);
   const double heads = as_double(q_heads);
-  const double processors = multiprocessors;
-  const std::int64_t items = forward ? work.q_tiles : work.k_tiles;
-  const double pairs = forward ? work.forward_pairs : (dense ? work.backward_pairs : work.unskipped_pairs);
-  const double mean = pairs / as_double(items);
-  const double longest = forward ? work.longest_forward_tile : work.longest_backward_tile;
-  const double waves = as_double(ceil_div(q_heads * items, multiprocessors));
+  const std::int64_t slots = forward ? work.most_q_tiles * work.pieces - work.q_tiles
+                                     : work.most_k_tiles * work.pieces - work.k_tiles;
 
   KernelCall call;
-  if (dense) {
-    call.kind = forward ? KernelKind::kAttentionForwardDense : KernelKind::kAttentionBackwardDense;
-    call.terms = {1.0, width * (waves * mean + std::max(longest - mean, 0.0))};
-  } else {
-    call.kind = forward ? KernelKind::kAttentionForwardRagged : KernelKind::kAttentionBackwardRagged;
-    call.terms = {1.0, width * waves * mean, width * heads * as_double(work.q_tiles) / processors,
-                  width * heads * as_double(work.k_tiles) / processors};
+  const bool dense = attention_form(layout, work) == AttentionForm::kDense;
+  call.kind = forward ? (dense ? KernelKind::kAttentionForwardDense : KernelKind::kAttentionForwardRagged)
+                      : (dense ? KernelKind::kAttentionBackwardDense : KernelKind::kAttentionBackwardRagged);
+  call.terms[0] = 1;
+  call.terms[mask == PieceMask::kFull ? 1 : mask == PieceMask::kSquareCausal ? 2 : 3] = span;
+  call.terms[4] = std::max(0.0, span - (forward ? kSustainedForward : kSustainedBackward));
+  if (layout.order == ItemOrder::kGrid) call.terms[5] = heads * as_double(slots) / multiprocessors;
+  if (!forward) {
+    call.terms[6] = 2 * heads * as_double(head_dim) * as_double(work.q_rows);
+    call.terms[7] = 2 * heads * as_double(head_dim) * as_double(work.k_rows);
   }
   // bf16: Q and O, K and V; the backward also reads dO and writes dQ, dK, dV.
-  const double q_passes = forward ? 2 : 4;
-  const double k_passes = forward ? 2 : 4;
-  call.memory_bytes = 2 * as_double(head_dim) *
-                      (q_passes * heads * as_double(work.q_rows) + k_passes * as_double(kv_heads * work.k_rows));
+  const double passes = forward ? 2 : 4;
+  call.memory_bytes =
+      2 * as_double(head_dim) * passes * (heads * as_double(work.q_rows) + as_double(kv_heads * work.k_rows));
   call.key = {work.pieces, work.q_rows, work.k_rows, static_cast<std::int64_t>(work.pairs), q_heads, head_dim};
   return call;
 }
 
-KernelCall elementwise_call(Bytes read_and_written) {
-  LH_ASSERT(read_and_written.value >= 0, "elementwise over {} bytes", read_and_written.value);
+// Rows cost their start beside their bytes (narrow rows are slower a byte); columns what every block does for each of
+// them whatever the number of rows (angles of RoPE, partial sums of weight gradients).
+KernelCall elementwise_call(Bytes read_and_written, std::int64_t rows, std::int64_t columns) {
+  LH_ASSERT(read_and_written.value >= 0 && rows >= 0 && columns >= 0, "elementwise over {} bytes, {} x {}",
+            read_and_written.value, rows, columns);
   KernelCall call;
   call.kind = KernelKind::kElementwise;
-  call.terms = {1.0, as_double(read_and_written.value)};
+  call.terms = {1.0, as_double(read_and_written.value), as_double(rows), as_double(columns)};
   call.key = {read_and_written.value};
   return call;
 }

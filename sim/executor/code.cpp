@@ -251,6 +251,8 @@ std::unique_ptr<const SegmentCosts> CodeCache::make_costs(int rank, const Block&
       const OpDuration duration = durations_->duration(*schedule_, at);
       LH_ASSERT(duration.time >= Time::zero(), "`{}` takes {} ps", op.label, duration.time.ps());
       cost.value = duration.time.ps();
+      cost.below = duration.below.ps();
+      cost.above = duration.above.ps();
       cost.kernel = duration.kernel;
       cost.tiles = duration.tiles;
     }

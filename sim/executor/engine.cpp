@@ -276,7 +276,10 @@ void Engine::finish_kernel(std::int32_t rank, int id, Time now) {
     const Time alone = Time::from_ps(cost.value);
     RankTotals& sums = totals(rank);
     sums.compute[static_cast<std::size_t>(op.pass)][static_cast<std::size_t>(op.kind)] += alone;
-    sums.kernel_kind[static_cast<std::size_t>(cost.kernel)] += alone;
+    const auto kind = static_cast<std::size_t>(cost.kernel);
+    sums.kernel_kind[kind] += alone;
+    sums.kernel_below[kind] += Time::from_ps(cost.below);
+    sums.kernel_above[kind] += Time::from_ps(cost.above);
     sums.contention += Time::from_ps(now.ps() - stream.start) - alone;
   }
   add_kernel(rank, cost, -1);

@@ -13,6 +13,8 @@
 namespace longhaul {
 namespace {
 
+constexpr std::int64_t kActivationBytes = 2;  // bf16
+
 struct Sized {
   Estimate estimate;
   KernelKind kernel = KernelKind::kElementwise;
@@ -70,6 +72,49 @@ Sized gemm_time(const KernelModel& model, const Schedule& schedule, const OpInst
   return {model.gemm(pass, shape.m, shape.n, shape.k), KernelKind::kGemm, gemm_tiles(shape.m, shape.n)};
 }
 
+// The kernel of kernels/elementwise that runs the op, as calibrations call it, and the operand whose rows and columns it
+// goes over; -1: flat. Functions without a kernel there count as any other.
+struct ElementwiseKernel {
+  const char* function = "";
+  int shape_operand = -1;
+};
+
+ElementwiseKernel elementwise_kernel(const Op& op) {
+  if (op.kind == OpKind::kMergePartials) return {"merge_attention", 0};
+  if (op.kind == OpKind::kOptimizer) return {"adamw", -1};
+  switch (op.function) {
+    case Function::kRmsNorm:
+      return {"rms_norm", 0};
+    case Function::kRmsNormBackward:
+      return {"rms_norm_backward", 0};
+    case Function::kRope:
+    case Function::kRopeBackward:
+      return {"rope", 0};
+    case Function::kSwiGlu:
+      return {"swiglu", 1};
+    case Function::kSwiGluBackward:
+      return {"swiglu_backward", 1};
+    case Function::kCrossEntropy:
+      return {"cross_entropy_with_gradient", 0};
+    case Function::kCast:
+      return {"cast_to_bf16", -1};
+    default:
+      return {};
+  }
+}
+
+Estimate elementwise_time(const KernelModel& model, const Schedule& schedule, const OpInstance& at) {
+  const Bytes bytes{touched_bytes(schedule, at)};
+  const ElementwiseKernel kernel = elementwise_kernel(*at.op);
+  if (kernel.shape_operand < 0) return model.elementwise(bytes, kernel.function, 0, 0);
+  const auto operand = static_cast<std::size_t>(kernel.shape_operand);
+  if (operand >= at.op->operands.size()) return model.elementwise(bytes, kernel.function, 0, 0);
+  const View& view = at.op->operands[operand];
+  const std::int64_t rows = view_rows(schedule, at, view);
+  const std::int64_t row_bytes = rows == 0 ? 0 : view_bytes(schedule, at, view) / rows;
+  return model.elementwise(bytes, kernel.function, rows, row_bytes / kActivationBytes);
+}
+
 Sized kernel_time(const KernelModel& model, const Schedule& schedule, const OpInstance& at) {
   Sized sized;
   switch (at.op->kind) {
@@ -90,7 +135,7 @@ Sized kernel_time(const KernelModel& model, const Schedule& schedule, const OpIn
     case OpKind::kMergePartials:
     case OpKind::kElementwise:
     case OpKind::kOptimizer:
-      sized.estimate = model.elementwise(Bytes{touched_bytes(schedule, at)});
+      sized.estimate = elementwise_time(model, schedule, at);
       break;
     case OpKind::kCollective:
       LH_ASSERT(false, "`{}` is a collective, not a kernel", at.op->label);
@@ -250,7 +295,9 @@ bool by_pair(const PeerMessage& a, const PeerMessage& b) { return std::tie(a.fro
 
 OpDuration KernelDurations::duration(const Schedule& schedule, const OpInstance& at) const {
   const Sized sized = kernel_time(*model_, schedule, at);
-  return {Time::from_seconds(sized.estimate.seconds * scale_), sized.kernel, sized.tiles};
+  const Estimate& of = sized.estimate;
+  return {Time::from_seconds(of.seconds * scale_), sized.kernel, sized.tiles,
+          Time::from_seconds((of.seconds - of.low) * scale_), Time::from_seconds((of.high - of.seconds) * scale_)};
 }
 
 Estimate KernelDurations::estimate(const Schedule& schedule, const OpInstance& at) const {

@@ -80,6 +80,14 @@ void add_summary(const EntryResult& entry, const CaseResult& of, Json& json) {
   json["tokens_per_second_per_gpu"] = summary.tokens_per_second_per_gpu;
   json["mfu"] = summary.mfu;
   json["speedup"] = number_or_null(entry.speedup);
+  if (entry.over_baseline) {
+    json["speedup_low"] = entry.over_baseline->low;
+    json["speedup_high"] = entry.over_baseline->high;
+  }
+  if (entry.over_winner) {
+    json["over_winner"] = {
+        {"ratio", entry.over_winner->value}, {"low", entry.over_winner->low}, {"high", entry.over_winner->high}};
+  }
   json["speedup_own"] = number_or_null(entry.speedup_own);
   json["own_baseline"] = entry.own_baseline;
   if (!entry.own_alternative.empty()) {

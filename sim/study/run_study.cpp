@@ -60,12 +60,21 @@ std::optional<double> speedup(const EntryResult& baseline, const EntryResult& en
   return baseline.summary->step.seconds() / entry.summary->step.seconds();
 }
 
+std::optional<Ratio> ratio(const EntryResult& over, const EntryResult& under) {
+  if (!over.summary || !under.summary) return std::nullopt;
+  if (over.summary->step == Time::zero() || under.summary->step == Time::zero()) return std::nullopt;
+  return ratio_of(over.summary->step, over.summary->widths, under.summary->step, under.summary->widths);
+}
+
 void compare_entries(const std::vector<PlannedEntry>& planned, CaseResult& result) {
   const auto is_baseline = [&](const EntryResult& entry) { return entry.label == result.baseline; };
   const auto baseline = std::find_if(result.entries.begin(), result.entries.end(), is_baseline);
   for (std::size_t i = 0; i < planned.size(); ++i) {
     EntryResult& entry = result.entries[i];
-    if (baseline != result.entries.end()) entry.speedup = speedup(*baseline, entry);
+    if (baseline != result.entries.end()) {
+      entry.speedup = speedup(*baseline, entry);
+      entry.over_baseline = ratio(*baseline, entry);
+    }
     if (planned[i].own >= 0) {
       const EntryResult& own = result.entries[static_cast<std::size_t>(planned[i].own)];
       entry.own_baseline = own.label;
@@ -82,6 +91,9 @@ void compare_entries(const std::vector<PlannedEntry>& planned, CaseResult& resul
       result.winner = static_cast<int>(i);
     }
   }
+  if (result.winner < 0) return;
+  const EntryResult& winner = result.entries[static_cast<std::size_t>(result.winner)];
+  for (EntryResult& entry : result.entries) entry.over_winner = ratio(entry, winner);
 }
 
 Errors label_errors(const Study& study, const std::vector<std::string>& labels) {

@@ -82,6 +82,8 @@ struct RankTotals {
   // What the kernels of the compute stream take alone.
   std::array<std::array<Time, kOpKindCount>, kPassCount> compute;  // [Pass][OpKind]
   std::array<Time, kKernelKindCount> kernel_kind;                  // the same time, by KernelKind
+  // How much less or more it may be at 90 %: sums over kernels, as those of one kind err together.
+  std::array<Time, kKernelKindCount> kernel_below, kernel_above;
   Time contention;  // what they took longer: beside transfers, host copies and kernels of other streams
   // Idle time of the compute stream.
   Time imbalance;              // before the last member of a collective arrived

@@ -1,10 +1,12 @@
 #include "validate/fit/h200_tables.h"
 
-#include <algorithm>
-#include <boost/algorithm/string.hpp>
-#include <boost/lexical_cast.hpp>
-#include <stdexcept>
+#include <fmt/format.h>
 
+#include <tuple>
+#include <utility>
+
+#include "sim/cost/attention_work.h"
+#include "sim/cost/cost_rows.h"
 #include "validate/fit/table.h"
 
 namespace longhaul {
@@ -12,101 +14,135 @@ namespace {
 
 constexpr double kMilli = 1e-3;
 
-std::int64_t causal_pairs(std::int64_t q, std::int64_t k) { return q * (k - q) + q * (q + 1) / 2; }
+KernelRow timed(const Table& table, std::size_t i, const std::string& file, const char* op, bool with_launch) {
+  KernelRow row;
+  row.op = op;
+  row.seconds = table.number(i, "ms_median") * kMilli;
+  row.least = table.number(i, "ms_min") * kMilli;
+  row.most = table.number(i, "ms_max") * kMilli;
+  row.with_launch = with_launch;
+  row.file = file;
+  row.line = table.line(i);
+  return row;
+}
 
-void read_gemm(const Table& table, int multiprocessors, std::vector<MeasuredCall>& out) {
+void add_gemm(const Table& table, const std::string& file, std::vector<KernelRow>& out) {
   for (std::size_t i = 0; i < table.size(); ++i) {
+    KernelRow row = timed(table, i, file, "gemm", true);
     const std::string& layout = table.text(i, "layout");
-    const char* group = layout == "tn_fwd"  ? "gemm forward"
-                        : layout == "dgrad" ? "gemm backward-input"
-                                            : "gemm backward-weight";
-    out.push_back({group,
-                   gemm_call(table.integer(i, "m"), table.integer(i, "n"), table.integer(i, "k"), multiprocessors),
-                   table.number(i, "ms_median") * kMilli});
+    row.pass = layout == "tn_fwd" ? "fwd" : layout == "dgrad" ? "bwd-input" : "bwd-weight";
+    row.impl = "cublaslt";
+    row.m = table.integer(i, "m");
+    row.n = table.integer(i, "n");
+    row.k = table.integer(i, "k");
+    row.name = fmt::format("{}x{}/{}", row.n, row.k, row.m);
+    out.push_back(std::move(row));
   }
 }
 
-void read_attention(const Table& table, int multiprocessors, std::vector<MeasuredCall>& out) {
+KernelRow attention(const Table& table, std::size_t i, const std::string& file) {
+  KernelRow row = timed(table, i, file, "attention", true);
+  row.pass = table.text(i, "pass");
+  row.q_heads = table.integer(i, "heads");
+  row.kv_heads = table.integer(i, "kv_heads");
+  row.head_dim = table.integer(i, "head_dim");
+  return row;
+}
+
+void add_varlen(const Table& table, const std::string& file, std::vector<KernelRow>& out) {
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    KernelRow row = attention(table, i, file);
+    row.impl = "cudnn-ragged";
+    row.name = table.text(i, "name");
+    row.mask = "causal";
+    row.pieces = table.text(i, "pieces_q_kv");
+    const auto pieces = parse_pieces(row.pieces, row.mask);
+    if (pieces && attention_work(*pieces).mask() == PieceMask::kOffsetCausal) out.push_back(std::move(row));
+  }
+}
+
+void add_dense(const Table& table, const std::string& file, std::vector<KernelRow>& out) {
   for (std::size_t i = 0; i < table.size(); ++i) {
     if (table.text(i, "impl") != "cudnn") continue;
-    const std::int64_t q = table.integer(i, "q_len");
-    const std::int64_t k = table.integer(i, "kv_len");
-    const bool forward = table.text(i, "pass") == "fwd";
-    AttentionWork work;
-    work.add({q, k, table.integer(i, "causal") == 1 ? causal_pairs(q, k) : q * k});
-    out.push_back({forward ? "attention forward, single" : "attention backward, single",
-                   attention_call(forward, work, table.integer(i, "heads"), table.integer(i, "kv_heads"),
-                                  table.integer(i, "head_dim"), multiprocessors),
-                   table.number(i, "ms_median") * kMilli});
+    KernelRow row = attention(table, i, file);
+    row.impl = "cudnn";
+    row.mask = table.integer(i, "causal") == 1 ? "causal" : "full";
+    row.pieces = fmt::format("{}x{}", table.integer(i, "q_len"), table.integer(i, "kv_len"));
+    row.name = fmt::format("torch-{}-{}", row.mask, row.pieces);
+    out.push_back(std::move(row));
   }
 }
 
-void read_varlen(const Table& table, int multiprocessors, std::vector<MeasuredCall>& out) {
+void add_elementwise(const Table& table, const std::string& file, std::vector<KernelRow>& out) {
   for (std::size_t i = 0; i < table.size(); ++i) {
-    std::vector<std::string> pieces;
-    boost::split(pieces, table.text(i, "pieces_q_kv"), boost::is_any_of(";"));
-    AttentionWork work;
-    for (const std::string& piece : pieces) {
-      const std::size_t cross = piece.find('x');
-      if (cross == std::string::npos)
-        throw std::invalid_argument("cudnn_varlen.csv: piece \"" + piece + "\" is not QxK");
-      const auto q = boost::lexical_cast<std::int64_t>(piece.substr(0, cross));
-      const auto k = boost::lexical_cast<std::int64_t>(piece.substr(cross + 1));
-      work.add({q, k, causal_pairs(q, k)});
-    }
-    const bool forward = table.text(i, "pass") == "fwd";
-    const std::string group = std::string(forward ? "attention forward, " : "attention backward, ") +
-                              (pieces.size() == 1 ? "single" : "packed");
-    out.push_back({group,
-                   attention_call(forward, work, table.integer(i, "heads"), table.integer(i, "kv_heads"),
-                                  table.integer(i, "head_dim"), multiprocessors),
-                   table.number(i, "ms_median") * kMilli});
+    KernelRow row = timed(table, i, file, "elementwise", false);
+    row.impl = table.text(i, "op");
+    row.bytes = table.integer(i, "bytes");
+    const std::int64_t tokens = table.integer(i, "tokens");
+    const std::int64_t width = table.integer(i, "width");
+    row.name = fmt::format("{}-{}/{}", row.impl, width, tokens);
+    const bool flat = row.impl == "adamw" || row.impl.starts_with("cast_");
+    if (!flat) std::tie(row.m, row.n) = std::pair(tokens, width);
+    out.push_back(std::move(row));
   }
 }
 
-void read_elementwise(const Table& table, std::vector<MeasuredCall>& out) {
+void add_copies(const Table& table, const std::string& file, std::vector<KernelRow>& out) {
   for (std::size_t i = 0; i < table.size(); ++i) {
-    const std::string& op = table.text(i, "op");
-    const std::int64_t bytes_each = op == "rmsnorm_fused" ? 4 : op == "add" ? 6 : 10;  // validate/data/h200/README.md
-    const Bytes bytes{table.integer(i, "tokens") * table.integer(i, "width") * bytes_each};
-    out.push_back({"elementwise", elementwise_call(bytes), table.number(i, "ms_median") * kMilli});
+    KernelRow row = timed(table, i, file, "copy", true);
+    row.pass = table.text(i, "kind").substr(0, 3);  // "h2d_pinned": h2d
+    row.bytes = table.integer(i, "bytes");
+    row.name = fmt::format("{}/{}", row.bytes, row.pass);
+    out.push_back(std::move(row));
   }
 }
 
-void read_copies(const Table& table, std::vector<MeasuredCall>& out) {
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    const std::string& name = table.text(i, "kind");
-    const CopyKind kind = name == "d2d"          ? CopyKind::kDeviceToDevice
-                          : name == "h2d_pinned" ? CopyKind::kHostToDevice
-                                                 : CopyKind::kDeviceToHost;
-    out.push_back(
-        {"copy " + name, copy_call(kind, Bytes{table.integer(i, "bytes")}), table.number(i, "ms_median") * kMilli});
-  }
-}
+void collect(const Errors& from, Errors& errors) { errors.insert(errors.end(), from.begin(), from.end()); }
 
 }  // namespace
 
-Expected<std::vector<MeasuredCall>> read_measured_calls(const std::string& directory, int multiprocessors) {
-  const Expected<Table> gemm = Table::read(directory + "/gemm_bf16.csv", {"m", "n", "k", "layout", "ms_median"});
-  const Expected<Table> attention =
-      Table::read(directory + "/attention.csv",
-                  {"impl", "pass", "heads", "kv_heads", "head_dim", "q_len", "kv_len", "causal", "ms_median"});
-  const Expected<Table> varlen = Table::read(directory + "/cudnn_varlen.csv",
-                                             {"heads", "kv_heads", "head_dim", "pieces_q_kv", "pass", "ms_median"});
+const std::vector<std::string>& h200_row_files() {
+  static const std::vector<std::string> files = {
+      "validate/data/h200/gemm_bf16.csv", "validate/data/h200/attention_calls.csv",
+      "validate/data/h200/cudnn_varlen.csv", "validate/data/h200x2/elementwise.csv", "validate/data/h200/copy.csv"};
+  return files;
+}
+
+Expected<std::vector<KernelRow>> read_h200_rows(const std::string& directory) {
+  const std::string gemm_file = directory + "/gemm_bf16.csv";
+  const std::string varlen_file = directory + "/cudnn_varlen.csv";
+  const std::string elementwise_file = directory + "x2/elementwise.csv";
+  const std::string copy_file = directory + "/copy.csv";
+  const Expected<Table> gemm = Table::read(gemm_file, {"m", "n", "k", "layout", "ms_median", "ms_min", "ms_max"});
+  const Expected<std::vector<KernelRow>> calls = read_kernel_rows(directory + "/attention_calls.csv");
+  const Expected<Table> varlen =
+      Table::read(varlen_file, {"name", "heads", "kv_heads", "head_dim", "pieces_q_kv", "pass", "ms_median", "ms_min",
+                                "ms_max"});
   const Expected<Table> elementwise =
-      Table::read(directory + "/elementwise.csv", {"op", "tokens", "width", "ms_median"});
-  const Expected<Table> copy = Table::read(directory + "/copy.csv", {"kind", "bytes", "ms_median"});
+      Table::read(elementwise_file, {"op", "tokens", "width", "bytes", "ms_median", "ms_min", "ms_max"});
+  const Expected<Table> copy = Table::read(copy_file, {"kind", "bytes", "ms_median", "ms_min", "ms_max"});
   Errors errors;
-  for (const Expected<Table>* table : {&gemm, &attention, &varlen, &elementwise, &copy}) {
-    if (!*table) errors.insert(errors.end(), table->error().begin(), table->error().end());
+  for (const Expected<Table>* table : {&gemm, &varlen, &elementwise, &copy}) {
+    if (!*table) collect(table->error(), errors);
   }
+  if (!calls) collect(calls.error(), errors);
   if (!errors.empty()) return tl::unexpected(std::move(errors));
-  std::vector<MeasuredCall> out;
-  read_gemm(*gemm, multiprocessors, out);
-  read_attention(*attention, multiprocessors, out);
-  read_varlen(*varlen, multiprocessors, out);
-  read_elementwise(*elementwise, out);
-  read_copies(*copy, out);
+  std::vector<KernelRow> out;
+  add_gemm(*gemm, gemm_file, out);
+  out.insert(out.end(), calls->begin(), calls->end());
+  add_varlen(*varlen, varlen_file, out);
+  add_elementwise(*elementwise, elementwise_file, out);
+  add_copies(*copy, copy_file, out);
+  return out;
+}
+
+Expected<std::vector<KernelRow>> read_h200_aside(const std::string& directory) {
+  const std::string file = directory + "/attention.csv";
+  const Expected<Table> table = Table::read(file, {"impl", "pass", "heads", "kv_heads", "head_dim", "q_len", "kv_len",
+                                                   "causal", "ms_median", "ms_min", "ms_max"});
+  if (!table) return tl::unexpected(table.error());
+  std::vector<KernelRow> out;
+  add_dense(*table, file, out);
   return out;
 }
 

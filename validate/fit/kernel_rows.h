@@ -7,10 +7,13 @@
 //   gemm         pass fwd | bwd-input | bwd-weight; m, n, k. impl: the library ("cublaslt").
 //   attention    pass fwd | bwd; q_heads, kv_heads, head_dim, mask, pieces ("QxK;QxK", one call, keys of the pieces
 //                apart). mask causal (bottom-right aligned), full, block-diffusion:B, block-diffusion-token:B.
-//                impl: the library, the key of its class in the calibration: "cudnn" ("cudnn-ragged" is the same
-//                library), "longhaul" (PieceAttention; "longhaul-hopper" and "longhaul-portable" name its kernels),
-//                "flash-attention-2", "flash-attention-3", or any other name: unknown ones get classes of their own.
-//   elementwise  bytes read plus written. impl: the kernel ("rmsnorm", "swiglu", ...): one class for all of them.
+//                impl: the library, the key of its classes in the calibration: "cudnn" ("cudnn-ragged": the same by a
+//                variable-length call), "longhaul-hopper" and "longhaul-portable" (PieceAttention's kernels), or any
+//                other name ("flash-attention-2"): unknown ones get classes of their own.
+//   elementwise  bytes read plus written; m x n its rows x columns, empty where it has none (casts, optimizer). impl: the
+//                function (rms_norm, rms_norm_backward, swiglu, swiglu_backward, rope, merge_attention, pack_rows,
+//                unpack_rows, cross_entropy_with_gradient, cast_to_bf16, cast_to_fp32, adamw, or any other): a class
+//                each, and one of all.
 //   copy         pass d2d | h2d | d2h; bytes of payload.
 //   launch       nothing else: host time of one kernel launch.
 // Times: of calls alone, L2 flushed, launch cost kept out, as ColdTimer (validate/gpu) measures them; ms_min and ms_max
@@ -48,5 +51,10 @@ struct KernelRow {
 Expected<std::vector<KernelRow>> read_kernel_rows(const std::string& file);
 // The same from text; `file` names it in errors.
 Expected<std::vector<KernelRow>> parse_kernel_rows(const std::string& text, const std::string& file);
+
+// Rows of one group are left out together: the name up to its last '-' or '/'.
+std::string group_of(const KernelRow& row);
+// (most - least) / median of the samples.
+double spread_of(const KernelRow& row);
 
 }  // namespace longhaul

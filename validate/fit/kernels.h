@@ -28,7 +28,7 @@ struct MeasuredDevice {
 // One row as the fit saw it and as a fit without its group predicts it.
 struct FittedRow {
   KernelRow row;
-  std::string kernel_class;  // "gemm", "attention/cudnn/forward/causal", ... as in the calibration file
+  std::string kernel_class;  // "gemm", "attention/cudnn/forward/dense", ...; empty: not fitted (too few rows)
   double fitted = 0;         // seconds
   double held_out = 0;       // seconds, by a fit without the rows of its group
   double held_out_low = 0, held_out_high = 0;  // 90 %, of a band without the rows of its fold
@@ -39,9 +39,11 @@ struct KernelFit {
   std::vector<FittedRow> rows;
 };
 
-// `base`: constants for classes that have too few rows, and the overlap section; the result carries its overlap.
-// Errors: rows of no class that can be fitted, a class whose rows cannot determine its constants; all at once.
+// `base`: constants for classes that have too few rows (under 6), scaled by the datasheet unless it is of the same
+// device, the overlap section and the launch time where no row has it; one without classes for nothing.
+// Errors: rows that are no one call of their library, classes that every calibration has and neither rows nor `base`
+// give; all at once.
 Expected<KernelFit> fit_kernels(const MeasuredDevice& device, const std::vector<KernelRow>& rows,
-                                const Calibration& base, const std::vector<std::string>& data_files);
+                                const Calibration& base);
 
 }  // namespace longhaul

@@ -3,7 +3,7 @@
 #include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <numeric>
 
 #include "sim/core/invariant.h"
 
@@ -25,17 +25,20 @@ Eigen::VectorXd non_negative(const Eigen::MatrixXd& rows, const Eigen::VectorXd&
     if (norms[j] == 0) norms[j] = 1;
     scaled.col(j) /= norms[j];
   }
+  const Eigen::MatrixXd gram = scaled.transpose() * scaled;
+  const Eigen::VectorXd along = scaled.transpose() * right;
   Eigen::VectorXd best = Eigen::VectorXd::Zero(count);
-  double least = right.squaredNorm();  // x = 0
+  double least = 0;  // squared error less that of x = 0
   for (int subset = 1; subset < (1 << count); ++subset) {
     std::vector<Eigen::Index> columns;
     for (Eigen::Index j = 0; j < count; ++j) {
       if ((subset >> j) & 1) columns.push_back(j);
     }
-    const Eigen::MatrixXd part = scaled(Eigen::all, columns);
-    const Eigen::VectorXd x = part.colPivHouseholderQr().solve(right);
-    if (!(x.array() >= 0).all()) continue;
-    const double error = (part * x - right).squaredNorm();
+    const Eigen::MatrixXd part = gram(columns, columns);
+    const Eigen::VectorXd wanted = along(columns);
+    const Eigen::VectorXd x = part.ldlt().solve(wanted);
+    if (!x.allFinite() || !(x.array() >= 0).all()) continue;
+    const double error = x.dot(part * x) - 2 * x.dot(wanted);
     if (error >= least) continue;
     least = error;
     best.setZero();
@@ -47,15 +50,25 @@ Eigen::VectorXd non_negative(const Eigen::MatrixXd& rows, const Eigen::VectorXd&
 }  // namespace
 
 Terms fit_constants(const std::vector<Observation>& observations, int count, Loss loss) {
-  LH_ASSERT(!observations.empty() && count >= 1 && count <= kMaxTerms, "nothing to fit");
+  std::vector<int> columns(static_cast<std::size_t>(count));
+  std::iota(columns.begin(), columns.end(), 0);
+  return fit_constants(observations, columns, loss);
+}
+
+Terms fit_constants(const std::vector<Observation>& observations, const std::vector<int>& columns, Loss loss) {
+  LH_ASSERT(!observations.empty() && !columns.empty() && columns.size() <= kMaxTerms, "nothing to fit");
   const auto size = static_cast<Eigen::Index>(observations.size());
+  const auto count = static_cast<Eigen::Index>(columns.size());
   Eigen::MatrixXd rows(size, count);
   Eigen::VectorXd target(size);
   for (Eigen::Index i = 0; i < size; ++i) {
     const Observation& observation = observations[static_cast<std::size_t>(i)];
     LH_ASSERT(observation.measured > observation.known, "a measured time is longer than what is known of it");
     target[i] = 1 - observation.known / observation.measured;
-    for (int j = 0; j < count; ++j) rows(i, j) = observation.terms[static_cast<std::size_t>(j)] / observation.measured;
+    for (Eigen::Index j = 0; j < count; ++j) {
+      const auto term = static_cast<std::size_t>(columns[static_cast<std::size_t>(j)]);
+      rows(i, j) = observation.terms[term] / observation.measured;
+    }
   }
   Eigen::VectorXd weights = Eigen::VectorXd::Ones(size);
   Eigen::VectorXd x = non_negative(rows, target, weights);
@@ -65,7 +78,9 @@ Terms fit_constants(const std::vector<Observation>& observations, int count, Los
     x = non_negative(rows, target, weights);
   }
   Terms constants{};
-  for (int j = 0; j < count; ++j) constants[static_cast<std::size_t>(j)] = x[j];
+  for (Eigen::Index j = 0; j < count; ++j) {
+    constants[static_cast<std::size_t>(columns[static_cast<std::size_t>(j)])] = x[j];
+  }
   return constants;
 }
 

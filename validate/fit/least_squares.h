@@ -20,8 +20,9 @@ struct Observation {
   double known = 0;     // seconds of it that are known beforehand and not fitted
 };
 
-// `count` terms are used. At least one observation.
+// The first `count` terms are used, or those in `columns`; the others come out as zero. At least one observation.
 Terms fit_constants(const std::vector<Observation>& observations, int count, Loss loss);
+Terms fit_constants(const std::vector<Observation>& observations, const std::vector<int>& columns, Loss loss);
 double predict(const Terms& constants, const Terms& terms);
 // predicted by the fit to all other observations, one entry an observation
 std::vector<double> leave_one_out(const std::vector<Observation>& observations, int count, Loss loss);

@@ -21,7 +21,7 @@ int run(const std::string& tables, const std::string& out) {
   fmt::print("{}", longhaul::report(*fit));
   if (out.empty()) return 0;
   std::ofstream file(out);
-  file << longhaul::write_calibration(fit->calibration, fit->data_files);
+  file << longhaul::write_calibration(fit->calibration(), fit->data_files);
   file.close();
   if (!file) {
     fmt::print(stderr, "{}: cannot be written\n", out);
@@ -58,7 +58,7 @@ int run_collectives(const std::string& tables, const std::string& out) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Fit the kernel model to measured tables; print leave-one-out errors.");
+  CLI::App app("Fit the kernel model to measured tables; print held-out errors.");
   app.footer("Example: longhaul-fit --out topologies/devices/calibration/h200.json validate/data/h200");
   std::string tables;
   std::string out;

@@ -14,6 +14,8 @@ class Table {
   static Expected<Table> read(const std::string& file, const std::vector<std::string>& columns);
 
   std::size_t size() const { return rows_.size(); }
+  // Where a row stands in its file, from 1.
+  int line(std::size_t row) const { return lines_.at(row); }
   const std::string& text(std::size_t row, const std::string& column) const;
   // The field as a number; a field that is not one is an error of the file and throws std::invalid_argument with
   // file, line and column.

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "sim/core/data_files.h"
+#include "sim/cost/cost_rows.h"
 #include "sim/cost/estimate.h"
 #include "validate/fit/least_squares.h"
 #include "validate/fit/residuals.h"
@@ -53,21 +54,21 @@ void expect_same(const ResidualBand& value, const ResidualBand& expected, const 
 }
 
 TEST(ShippedCalibration, RefitsToTheSameNumbers) {
-  for (int i = 0; i < kKernelKindCount; ++i) {
-    const auto kind = static_cast<KernelKind>(i);
-    const std::string name = kernel_kind_name(kind);
-    const KernelCalibration& ours = shipped().kernel(kind);
-    const KernelCalibration& again = fit().calibration.kernel(kind);
+  ASSERT_EQ(shipped().classes.size(), fit().calibration().classes.size());
+  for (const auto& [name, ours] : shipped().classes) {
+    const KernelCalibration* again = fit().calibration().find(name);
+    ASSERT_NE(again, nullptr) << name;
+    EXPECT_EQ(ours.source, ClassSource::kMeasured) << name;
     for (std::size_t term = 0; term < ours.constants.size(); ++term) {
-      expect_same(ours.constants[term], again.constants[term], name + " constant");
+      expect_same(ours.constants[term], again->constants[term], name + " constant");
     }
-    expect_same(ours.timed_alone_seconds, again.timed_alone_seconds, name + " timed alone");
-    EXPECT_EQ(ours.small_call_seconds, again.small_call_seconds);
-    EXPECT_EQ(ours.measured, again.measured);
-    expect_same(ours.small, again.small, name + " small");
-    expect_same(ours.large, again.large, name + " large");
+    expect_same(ours.timed_alone_seconds, again->timed_alone_seconds, name + " timed alone");
+    EXPECT_EQ(ours.small_call_seconds, again->small_call_seconds);
+    EXPECT_EQ(ours.measured, again->measured);
+    expect_same(ours.small, again->small, name + " small");
+    expect_same(ours.large, again->large, name + " large");
   }
-  expect_same(shipped().launch_seconds, fit().calibration.launch_seconds, "launch");
+  expect_same(shipped().launch_seconds, fit().calibration().launch_seconds, "launch");
 }
 
 // overlap.csv of one GPU by hand, 2026-11-29. Two factors a and b have the least sum of squared relative errors at
@@ -108,7 +109,7 @@ TEST(ShippedCalibration, OverlapBesideTransfersIsAsClaimed) {
 
 TEST(ShippedCalibration, OverlapRefitsToTheSameNumbers) {
   const OverlapConstants& ours = shipped().overlap;
-  const OverlapConstants& again = fit().calibration.overlap;
+  const OverlapConstants& again = fit().calibration().overlap;
   constexpr double kFitted = 1e-7;  // a least value is found to half of a double's digits
   for (const auto& [a, b] : {std::pair{ours.gemm.beside_memory_kernel, again.gemm.beside_memory_kernel},
                              {ours.gemm.multiprocessors_per_channel, again.gemm.multiprocessors_per_channel},
@@ -123,9 +124,9 @@ TEST(ShippedCalibration, OverlapRefitsToTheSameNumbers) {
                              {ours.transfer_beside_memory_kernel, again.transfer_beside_memory_kernel}}) {
     EXPECT_NEAR(a, b, kFitted * (1 + b));
   }
-  EXPECT_EQ(shipped().overlap_residuals.rows, fit().calibration.overlap_residuals.rows);
-  EXPECT_NEAR(shipped().overlap_residuals.low, fit().calibration.overlap_residuals.low, 1e-6);
-  EXPECT_NEAR(shipped().overlap_residuals.high, fit().calibration.overlap_residuals.high, 1e-6);
+  EXPECT_EQ(shipped().overlap_residuals.rows, fit().calibration().overlap_residuals.rows);
+  EXPECT_NEAR(shipped().overlap_residuals.low, fit().calibration().overlap_residuals.low, 1e-6);
+  EXPECT_NEAR(shipped().overlap_residuals.high, fit().calibration().overlap_residuals.high, 1e-6);
 }
 
 TEST(ShippedCalibration, DatasheetIsThatOfTheDeviceFile) {
@@ -143,44 +144,59 @@ TEST(ShippedCalibration, ModelEqualsTheFitAtMeasuredSizes) {
   ASSERT_TRUE(device);
   const Expected<KernelModel> model = load_kernel_model(*device, data_directory());
   ASSERT_TRUE(model);
-  int seen = 0;
-  for (std::size_t i = 0; i < fit().rows.size(); ++i) {
-    const KernelCall& call = fit().rows[i].call;
-    if (call.kind != KernelKind::kGemm) continue;
-    const Estimate queued = model->gemm(GemmPass::kForward, call.key[0], call.key[1], call.key[2]);
-    EXPECT_EQ(queued.basis, Basis::kCalibrated);
-    expect_same(model->timed_alone(KernelKind::kGemm, queued).seconds, fit().fitted[i], "gemm");
-    ++seen;
-  }
-  EXPECT_EQ(seen, 78);
-}
-
-// The interval holds 90 % of the rows that made it, and not all of a large class: it is neither empty nor unbounded.
-TEST(ShippedCalibration, IntervalHoldsNineTenthsOfTheRows) {
-  for (const KernelKind kind :
-       {KernelKind::kGemm, KernelKind::kAttentionForwardRagged, KernelKind::kAttentionBackwardRagged}) {
-    const ResidualBand& band = shipped().kernel(kind).large;
-    int inside = 0;
-    int rows = 0;
-    for (std::size_t i = 0; i < fit().rows.size(); ++i) {
-      if (fit().rows[i].call.kind != kind || fit().left_out[i] < shipped().kernel(kind).small_call_seconds) continue;
-      const double residual = fit().rows[i].seconds / fit().left_out[i] - 1;
-      inside += residual >= band.low - 1e-12 && residual <= band.high + 1e-12 ? 1 : 0;
-      ++rows;
+  int gemms = 0;
+  int lists = 0;
+  for (const FittedRow& fitted : fit().kernels.rows) {
+    const KernelRow& row = fitted.row;
+    if (row.op == "gemm") {
+      const Estimate queued = model->gemm(GemmPass::kForward, row.m, row.n, row.k);
+      EXPECT_EQ(queued.basis, Basis::kCalibrated);
+      expect_same(KernelModel::timed_alone(queued).seconds, fitted.fitted, "gemm");
+      ++gemms;
     }
-    EXPECT_EQ(rows, band.rows);
-    EXPECT_GE(inside, 0.9 * rows) << kernel_kind_name(kind);
+    // cuDNN's calls as the wrapper makes them; single pieces of the ragged table would be dense calls today.
+    if (row.op != "attention" || (row.impl != "cudnn" && row.impl != "cudnn-ragged")) continue;
+    const auto pieces = parse_pieces(row.pieces, row.mask);
+    ASSERT_TRUE(pieces);
+    if (row.impl == "cudnn-ragged" && pieces->size() == 1) continue;
+    const Estimate queued = row.pass == "fwd"
+                                ? model->attention_forward(*pieces, row.q_heads, row.kv_heads, row.head_dim)
+                                : model->attention_backward(*pieces, row.q_heads, row.kv_heads, row.head_dim);
+    EXPECT_EQ(queued.basis, Basis::kCalibrated) << row.name;
+    expect_same(KernelModel::timed_alone(queued).seconds, fitted.fitted, row.name);
+    ++lists;
   }
+  EXPECT_EQ(gemms, 78);
+  EXPECT_EQ(lists, 82 + 20 + 34);
 }
 
-// What docs/accuracy-log.md claims; a change of the model that loses accuracy fails here.
-TEST(ShippedCalibration, AccuracyIsAsClaimed) {
-  const ResidualBand& gemm = shipped().kernel(KernelKind::kGemm).large;
-  EXPECT_LE(gemm.median, 0.025);
-  EXPECT_LE(gemm.p90, 0.07);
-  for (const KernelKind kind : {KernelKind::kAttentionForwardRagged, KernelKind::kAttentionBackwardRagged}) {
-    EXPECT_LE(shipped().kernel(kind).large.median, 0.05);
-    EXPECT_LE(shipped().kernel(kind).large.p90, 0.12);
+// What docs/accuracy-log.md claims of rows that no fit saw, by group: at least 0.05 ms, spread under 10 %. A change of
+// the model that loses accuracy fails here.
+TEST(ShippedCalibration, HeldOutErrorsMeetTheirTargets) {
+  struct Target {
+    const char* classes;  // that begin so
+    std::size_t rows;
+    double median, p90;
+  };
+  for (const Target& target : {Target{"gemm", 51, 0.025, 0.07}, Target{"attention/cudnn/forward/dense", 39, 0.035, 0.09},
+                               Target{"attention/cudnn/backward/dense", 36, 0.035, 0.09},
+                               Target{"attention/cudnn/forward/ragged", 31, 0.05, 0.12},
+                               Target{"attention/cudnn/backward/ragged", 26, 0.05, 0.12},
+                               Target{"attention/longhaul-hopper/forward", 52, 0.05, 0.12},
+                               Target{"attention/longhaul-hopper/backward", 57, 0.05, 0.12},
+                               Target{"elementwise", 124, 0.05, 0.12}, Target{"copy", 12, 0.05, 0.12}}) {
+    std::vector<double> errors;
+    int inside = 0;
+    for (const FittedRow& row : fit().kernels.rows) {
+      if (!row.kernel_class.starts_with(target.classes) || row.row.seconds < 5e-5 || spread_of(row.row) >= 0.1) continue;
+      errors.push_back(std::abs(row.held_out / row.row.seconds - 1));
+      inside += row.held_out_low <= row.row.seconds && row.row.seconds <= row.held_out_high ? 1 : 0;
+    }
+    ASSERT_EQ(errors.size(), target.rows) << target.classes;
+    EXPECT_LE(quantile(errors, 0.5), target.median) << target.classes;
+    EXPECT_LE(quantile(errors, 0.9), target.p90) << target.classes;
+    // With few rows the coverage itself is known to a few rows only; docs/accuracy-log.md has the figures.
+    EXPECT_GE(inside, 0.65 * static_cast<double>(errors.size())) << target.classes;
   }
 }
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include "sim/cost/attention_span.h"
 #include "tests/unit/cost/sample_calibration.h"
 
 namespace longhaul {
@@ -55,32 +56,45 @@ RC_GTEST_PROP(KernelModel, MoreGemmIsNeverFaster, ()) {
   RC_ASSERT(model.gemm(GemmPass::kForward, m, n, k + more).seconds >= base);
 }
 
-// Twice the same work is never faster than once: up to wave rounding, attention only adds.
+// Twice the same list is never faster than once: attention only adds. (The first list is ragged, so that the second
+// call is of the same form.)
 RC_GTEST_PROP(KernelModel, TwiceTheAttentionIsNeverFaster, ()) {
   const KernelModel model = sample_model(sample_device("sample"));
   AttentionWork work = random_work();
-  work.merge(random_work());  // ragged: a dense call has another rate
+  work.merge(attention_work(std::vector<AttentionPieceSize>{{1, 2, 2}, {3, 5, 12}}));
   AttentionWork twice = work;
   twice.merge(work);
   RC_ASSERT(model.attention_forward(twice, 32, 8, 128).seconds >= model.attention_forward(work, 32, 8, 128).seconds);
   RC_ASSERT(model.attention_backward(twice, 32, 8, 128).seconds >= model.attention_backward(work, 32, 8, 128).seconds);
 }
 
-// One launch over all pieces is not slower than one launch a piece set: the tail and the call are shared.
-RC_GTEST_PROP(KernelModel, OneLaunchIsNotSlowerThanTwo, ()) {
-  const KernelModel model = sample_model(sample_device("sample"));
-  AttentionWork first = random_work();
-  AttentionWork second = random_work();
-  first.merge(AttentionWork(attention_work(std::vector<AttentionPieceSize>{{1, 2, 2}, {1, 2, 2}})));
-  second.merge(AttentionWork(attention_work(std::vector<AttentionPieceSize>{{1, 2, 2}, {1, 2, 2}})));
-  AttentionWork both = first;
-  both.merge(second);
-  const double apart =
-      model.attention_forward(first, 32, 8, 128).seconds + model.attention_forward(second, 32, 8, 128).seconds;
-  // Waves round up once instead of twice; the mean item over all rounds differently by at most one wave of it.
-  const double items = static_cast<double>(both.q_tiles);
-  const double one_wave = both.forward_pairs / items * 1e-10;
-  RC_ASSERT(model.attention_forward(both, 32, 8, 128).seconds <= apart + one_wave);
+// The span of a launch lies between an even share (and the longest item) and Graham's bound for list schedules: even
+// share plus the longest item (R. L. Graham, 1969: (2 - 1/m) of the best).
+RC_GTEST_PROP(AttentionSpan, IsAListSchedule, ()) {
+  const AttentionWork work = random_work();
+  AttentionItems items;
+  items.forward = *rc::gen::arbitrary<bool>();
+  items.heads = *rc::gen::inRange(1, 40);
+  items.order = *rc::gen::arbitrary<bool>() ? ItemOrder::kGrid : ItemOrder::kLongestFirst;
+  const int multiprocessors = *rc::gen::inRange(1, 150);
+  const double count = static_cast<double>(items.forward ? work.q_tiles : work.k_tiles);
+  const double visited = items.forward ? work.forward_tiles : work.backward_tiles;
+  const double even = static_cast<double>(items.heads) * (visited + kItemTiles * count) / multiprocessors;
+  const double longest = (items.forward ? work.longest_forward_tile : work.longest_backward_tile) + kItemTiles;
+  const double span = attention_span(work, items, multiprocessors);
+  RC_ASSERT(span >= std::max(even, longest) * (1 - 1e-12));
+  RC_ASSERT(span <= (even + longest) * (1 + 1e-12));
+}
+
+// Sums of tiles equal the tiles counted one by one.
+RC_GTEST_PROP(PieceTiles, SumsEqualTheCount, ()) {
+  const PieceTiles piece = tiles_of(random_piece());
+  double forward = 0;
+  double backward = 0;
+  for (std::int64_t i = 0; i < piece.q_tiles; ++i) forward += piece.forward_cost(i);
+  for (std::int64_t i = 0; i < piece.k_tiles; ++i) backward += piece.backward_cost(i);
+  RC_ASSERT(piece.forward_tiles() == forward);
+  RC_ASSERT(piece.backward_tiles() == backward);
 }
 
 RC_GTEST_PROP(AttentionWork, MergeEqualsAddingAll, ()) {
@@ -105,19 +119,20 @@ RC_GTEST_PROP(AttentionWork, MergeEqualsAddingAll, ()) {
   RC_ASSERT(merged.pairs == one_by_one.pairs);  // integers below 2^53
   RC_ASSERT(merged.longest_forward_tile == one_by_one.longest_forward_tile);
   RC_ASSERT(merged.longest_backward_tile == one_by_one.longest_backward_tile);
+  RC_ASSERT(merged.equal == one_by_one.equal);
+  RC_ASSERT(merged.mask() == one_by_one.mask());
+  RC_ASSERT(merged.kept_count() == one_by_one.kept_count());
+  for (std::size_t i = 0; i < merged.kept_count(); ++i) RC_ASSERT(merged.kept(i) == one_by_one.kept(i));
 }
 
 // Whole tiles hold every pair; causal pieces never more than the square of tiles.
-RC_GTEST_PROP(AttentionWork, VisitedPairsHoldThePairs, ()) {
+RC_GTEST_PROP(AttentionWork, VisitedTilesHoldThePairs, ()) {
   AttentionWork work;
-  const AttentionPieceSize piece = random_piece();
-  work.add(piece);
-  const double square = 128.0 * 128.0 * static_cast<double>(work.q_tiles) * static_cast<double>(work.k_tiles);
-  RC_ASSERT(work.forward_pairs >= work.pairs);
-  RC_ASSERT(work.backward_pairs >= work.pairs);
-  RC_ASSERT(work.unskipped_pairs >= work.backward_pairs);
-  RC_ASSERT(work.forward_pairs <= square);
-  RC_ASSERT(work.unskipped_pairs <= square);
+  work.add(random_piece());
+  RC_ASSERT(work.forward_tiles * 128 * 128 >= work.pairs);
+  RC_ASSERT(work.backward_tiles * 128 * 128 >= work.pairs);
+  RC_ASSERT(work.unskipped_tiles >= work.backward_tiles);
+  RC_ASSERT(work.unskipped_tiles >= work.forward_tiles);
 }
 
 }  // namespace

@@ -123,32 +123,6 @@ TEST(Breakdown, ExposedCommunicationNamesTheBusierSide) {
   EXPECT_EQ(bound_by(rank, false), "exposed communication inside a node");
 }
 
-// GEMM 24 ms alone: the ends are 24 (1 + residual) and its waits (imbalance 1, bubble 7) in proportion, beside 25 % of
-// 6 ms of communication in quadrature.
-TEST(Breakdown, EndsCombineKindsInQuadrature) {
-  const KernelModel kernels = kernels_of(cluster_of(16));
-  RankTotals rank = rank_of();
-  rank.kernel_kind[static_cast<std::size_t>(KernelKind::kGemm)] = ms(24);
-  const double low = std::abs(kernels.residual_low(KernelKind::kGemm)) * 24 * (1 + 8.0 / 24);
-  const double high = std::abs(kernels.residual_high(KernelKind::kGemm)) * 24 * (1 + 8.0 / 24);
-  ASSERT_GT(low, 0);
-  ASSERT_GT(high, 0);
-  const Ends ends = step_ends(ms(46), rank, kernels, 0.25);
-  EXPECT_NEAR(ends.low.ms(), 46 - std::sqrt(low * low + 1.5 * 1.5), 1e-6);
-  EXPECT_NEAR(ends.high.ms(), 46 + std::sqrt(high * high + 1.5 * 1.5), 1e-6);
-}
-
-// Contention errs by the residuals of overlap, beside 1.5 ms of communication, and widens nothing else.
-TEST(Breakdown, ContentionHasAnErrorOfItsOwn) {
-  const KernelModel kernels = kernels_of(cluster_of(16));
-  RankTotals rank = rank_of();
-  rank.contention = ms(4);
-  const Ends ends = step_ends(ms(50), rank, kernels, 0.25);
-  ASSERT_GT(kernels.overlap_residual_high(), 0);
-  EXPECT_NEAR(ends.low.ms(), 50 - std::hypot(4 * kernels.overlap_residual_low(), 1.5), 1e-6);
-  EXPECT_NEAR(ends.high.ms(), 50 + std::hypot(4 * kernels.overlap_residual_high(), 1.5), 1e-6);
-}
-
 // Four calls of 8 MB a rank, mean over 16 ranks: 8 MB, between 1 and 64 MiB. Which class is taken follows the busiest
 // link and the network.
 TEST(Breakdown, CollectivesErrByTheClassOfTheRun) {
@@ -170,26 +144,6 @@ TEST(Breakdown, CollectivesErrByTheClassOfTheRun) {
   totals.collectives = 1'000'000;
   EXPECT_EQ(collective_half_width(totals, cluster, *residuals), residuals->half_width[1][0]);
   EXPECT_EQ(residual_nodes(*read_topology("aws-p5", data_directory()), true), ResidualNodes::kSeveralOther);
-}
-
-// The same step on a device that was not measured has the wider interval: 32 ms of GEMM and its waits err by at least
-// 25 %, 8 ms, beside 1.5 ms of communication.
-TEST(Breakdown, AnUnmeasuredDeviceHasTheWiderInterval) {
-  RankTotals rank = rank_of();
-  rank.kernel_kind[static_cast<std::size_t>(KernelKind::kGemm)] = ms(24);
-  const auto ends_on = [&](const char* name) {
-    const auto topology = read_topology(name, data_directory());
-    EXPECT_TRUE(topology.has_value());
-    return step_ends(ms(46), rank, kernels_of(*make_cluster(*topology, 8)), 0.25);
-  };
-  const Ends measured = ends_on("dgx-h200-ndr");
-  for (const char* name : {"dgx-h100-ndr", "dgx-a100-hdr"}) {
-    const Ends ends = ends_on(name);
-    EXPECT_LT(ends.low, measured.low) << name;
-    EXPECT_GT(ends.high, measured.high) << name;
-    EXPECT_LE(ends.low.ms(), 46 - std::hypot(8, 1.5) + 1e-6) << name;
-    EXPECT_GE(ends.high.ms(), 46 + std::hypot(8, 1.5) - 1e-6) << name;
-  }
 }
 
 Schedule schedule_of(const ModelShape& model) {

@@ -24,7 +24,7 @@ TEST(KernelModel, GemmIsTheSumOfItsTerms) {
   // Timed alone it is under 50 us: the residuals of small calls.
   expect_close(estimate.low, estimate.seconds * 0.75);
   expect_close(estimate.high, estimate.seconds * 1.5);
-  const Estimate alone = model.timed_alone(KernelKind::kGemm, estimate);
+  const Estimate alone = KernelModel::timed_alone(estimate);
   expect_close(alone.seconds, 16e-6 + work);
   expect_close(alone.high, alone.seconds * 1.5);
 }
@@ -88,8 +88,8 @@ TEST(KernelModel, ResidualsFollowTheDevice) {
   EXPECT_EQ(other.residual_low(KernelKind::kGemm), -0.375);
   EXPECT_EQ(other.residual_high(KernelKind::kGemm), 0.75);
   Calibration narrow = sample_calibration();
-  narrow.kernel(KernelKind::kElementwise).large = {20, -0.01, 0.02, 0.01, 0.01};
-  narrow.kernel(KernelKind::kGemm).large.low = -0.5;
+  narrow.classes["elementwise"].large = {20, -0.01, 0.02, 0.01, 0.01};
+  narrow.classes["gemm"].large.low = -0.5;
   const KernelModel least(sample_device("other"), std::make_shared<const Calibration>(narrow));
   EXPECT_EQ(least.residual_low(KernelKind::kElementwise), -0.25);
   EXPECT_EQ(least.residual_high(KernelKind::kElementwise), 0.25);
@@ -129,6 +129,52 @@ TEST(KernelModel, HandsOutTheFactorsOfTheCalibration) {
   EXPECT_EQ(model.calibration_name(), "sample");
   EXPECT_EQ(model.calibration_date(), "2020-01-02");
   EXPECT_EQ(model.description(), "kernels: measured on sample, 2020-01-02");
+}
+
+// Functions have terms for rows and columns: 16 us, 1e6 bytes, 512 rows, 2,048 columns; unknown ones are any other.
+TEST(KernelModel, ElementwiseFunctionsHaveConstantsOfTheirOwn) {
+  const KernelModel model = sample_model(sample_device("sample"));
+  expect_close(model.elementwise(Bytes{1'000'000}, "swiglu", 512, 2048).seconds,
+               8e-6 + 1e6 * 2.5e-13 + 512 * 1e-10 + 2048 * 1e-9);
+  EXPECT_EQ(model.elementwise(Bytes{1'000'000}, "gelu", 512, 2048).seconds,
+            model.elementwise(Bytes{1'000'000}).seconds);
+}
+
+// The call follows from the pieces: squares of one size are a dense batch (2 x 64 heads of one tile, 100 at a time), of several a ragged call with idle slots; a mask that cuDNN cannot do in one call runs as our own kernel where
+// that was measured.
+TEST(KernelModel, PiecesDecideTheCall) {
+  Calibration calibration = sample_calibration();
+  const auto model_of = [&] {
+    return KernelModel(sample_device("sample"), std::make_shared<const Calibration>(calibration));
+  };
+  const AttentionPieceSize square{128, 128, 128 * 129 / 2};
+  const AttentionPieceSize longer{256, 256, 256 * 257 / 2};
+  const auto forward = [&](const std::vector<AttentionPieceSize>& pieces, std::int64_t heads) {
+    return model_of().attention_forward(pieces, heads, 1, 128).seconds;
+  };
+  // 128 items of 1 + 1 tiles on 100 multiprocessors: two rounds.
+  expect_close(forward({square, square}, 64), 8e-6 + 4e-6);
+  // 64 items of 2 and then 64 pairs of 2 and 3: 64 + 36 begin; at 2 the next 82, at 3 (18 free) the last 10, of which
+  // those of 3 end at 6. One idle slot a head: 64 / 100.
+  expect_close(forward({square, longer}, 64), 8e-6 + 6e-6 + 0.64 * 5e-7);
+  const AttentionPieceSize blocks{256, 256, 256 * 16};
+  const double dense = forward({blocks}, 4);
+  calibration.classes["attention/longhaul-hopper/forward/pieces"] =
+      calibration.classes["attention/cudnn/forward/dense"];
+  calibration.classes["attention/longhaul-hopper/forward/pieces"].constants[3] = 2.5e-6;
+  EXPECT_GT(forward({blocks}, 4), dense);
+}
+
+// Classes that a calibration took from another device's say so.
+TEST(KernelModel, ClassesOfTheDatasheetAreWide) {
+  Calibration calibration = sample_calibration();
+  calibration.classes["gemm"].source = ClassSource::kDatasheet;
+  const KernelModel model(sample_device("sample"), std::make_shared<const Calibration>(calibration));
+  const Estimate gemm = model.gemm(GemmPass::kForward, 8192, 8192, 8192);
+  EXPECT_EQ(gemm.basis, Basis::kDatasheet);
+  expect_close(gemm.low, gemm.seconds * (1 - 0.375));
+  EXPECT_EQ(model.residual_low(KernelKind::kGemm), -0.375);
+  EXPECT_EQ(model.copy(CopyKind::kHostToDevice, Bytes{4096}).basis, Basis::kCalibrated);
 }
 
 class LoadKernelModel : public ::testing::Test {

@@ -14,51 +14,119 @@ AttentionWork one(std::int64_t q, std::int64_t k, std::int64_t pairs) {
 
 std::int64_t causal(std::int64_t q, std::int64_t k) { return q * (k - q) + q * (q + 1) / 2; }
 
+TEST(AttentionWork, MasksFollowFromThePairs) {
+  EXPECT_EQ(mask_of({4, 8, 32}), PieceMask::kFull);
+  EXPECT_EQ(mask_of({4, 4, 10}), PieceMask::kSquareCausal);
+  EXPECT_EQ(mask_of({4, 8, 26}), PieceMask::kOffsetCausal);
+  EXPECT_EQ(mask_of({4, 4, 8}), PieceMask::kOther);   // blocks of 2
+  EXPECT_EQ(mask_of({8, 4, 26}), PieceMask::kOther);  // more queries than keys
+  EXPECT_EQ(mask_of({1, 5, 5}), PieceMask::kFull);
+}
+
 TEST(AttentionWork, FullPieceOfWholeTilesIsExact) {
   const AttentionWork work = one(256, 1024, 256 * 1024);
   EXPECT_EQ(work.q_tiles, 2);
   EXPECT_EQ(work.k_tiles, 8);
-  EXPECT_EQ(work.forward_pairs, 256.0 * 1024);
-  EXPECT_EQ(work.backward_pairs, 256.0 * 1024);
-  EXPECT_EQ(work.unskipped_pairs, 256.0 * 1024);
-  EXPECT_EQ(work.longest_forward_tile, 128.0 * 1024);
-  EXPECT_EQ(work.longest_backward_tile, 128.0 * 256);
-  EXPECT_TRUE(work.dense());
+  EXPECT_EQ(work.forward_tiles, 16);
+  EXPECT_EQ(work.backward_tiles, 16);
+  EXPECT_EQ(work.unskipped_tiles, 16);
+  EXPECT_EQ(work.longest_forward_tile, 8);
+  EXPECT_EQ(work.longest_backward_tile, 2);
+  EXPECT_EQ(work.pairs, work.all_pairs);
 }
 
-// One row of a piece pads to a whole query tile: 1 x 200 keys visits 128 x 256 pairs.
-TEST(AttentionWork, OneRowVisitsWholeTiles) {
-  const AttentionWork work = one(1, 200, 200);
-  EXPECT_EQ(work.q_tiles, 1);
-  EXPECT_EQ(work.k_tiles, 2);
-  EXPECT_EQ(work.forward_pairs, 128.0 * 256);
-  EXPECT_EQ(work.unskipped_pairs, 128.0 * 256);
+// 1,000 squared: 8 x 8 tiles, 36 of them on and below the diagonal. 300 queries at the end of 1,000 keys: 3 x 8 tiles;
+// query tiles end at keys 828, 956 and 1,000: 7, 8 and 8 tiles. Key tiles 0 to 6 (offset 700: 6 tiles round up to its
+// end) are seen by all 3, the last one by the last 2.
+TEST(AttentionWork, CausalTilesByHand) {
+  const AttentionWork square = one(1000, 1000, causal(1000, 1000));
+  EXPECT_EQ(square.forward_tiles, 36);
+  EXPECT_EQ(square.backward_tiles, 36);
+  EXPECT_EQ(square.unskipped_tiles, 64);
+  EXPECT_EQ(square.mask(), PieceMask::kSquareCausal);
+  const AttentionWork end = one(300, 1000, causal(300, 1000));
+  EXPECT_EQ(end.forward_tiles, 7 + 8 + 8);
+  EXPECT_EQ(end.backward_tiles, 7 * 3 + 2);
+  EXPECT_EQ(end.mask(), PieceMask::kOffsetCausal);
 }
 
-// Causal 1024: a row sees 512.5 keys on average, a tile 512.5 + 128; 8 tiles x 128 rows x 640.5. By hand the tiles
-// visit 128^2 (1 + ... + 8) = 589,824 pairs: half a tile a row (64.5 x 1024) less.
-TEST(AttentionWork, CausalSquareIsHighByHalfATile) {
-  const AttentionWork work = one(1024, 1024, causal(1024, 1024));
-  EXPECT_EQ(work.forward_pairs, 8 * 128 * 640.5);
-  EXPECT_EQ(work.forward_pairs - 64.5 * 1024, 128.0 * 128 * 36);
-  EXPECT_EQ(work.unskipped_pairs, 1024.0 * 1024);  // a ragged backward skips nothing
-}
-
-// A mask sparser than causal: 1024 x 1024, each row sees 32 keys. A tile visits 32 + 128 keys; the ragged backward is
-// charged twice that, not the square.
-TEST(AttentionWork, SparseMaskIsNotChargedTheSquare) {
+// A block-diagonal mask, 1,024 x 1,024 with 32 keys a row: a tile visits 32 / 128 + 1 tiles of the other side.
+TEST(AttentionWork, OtherMasksAreEstimated) {
   const AttentionWork work = one(1024, 1024, 1024 * 32);
-  EXPECT_EQ(work.backward_pairs, 8 * 128 * 160.0);
-  EXPECT_EQ(work.unskipped_pairs, 2 * 8 * 128 * 160.0);
+  EXPECT_EQ(work.forward_tiles, 8 * 1.25);
+  EXPECT_EQ(work.backward_tiles, 8 * 1.25);
+  EXPECT_EQ(work.forward_pairs, 8 * 1.25 * 128 * 128);
+  EXPECT_FALSE(work.dense());
 }
 
-TEST(AttentionWork, DenseMeansOneSquareOrUnmaskedPiece) {
+TEST(AttentionWork, DenseMeansPiecesOfOneSizeAndMask) {
   EXPECT_TRUE(one(100, 100, causal(100, 100)).dense());
   EXPECT_TRUE(one(100, 300, 100 * 300).dense());
-  EXPECT_FALSE(one(100, 300, causal(100, 300)).dense());
+  EXPECT_TRUE(one(100, 300, causal(100, 300)).dense());
   AttentionWork two = one(100, 100, causal(100, 100));
   two.merge(one(100, 100, causal(100, 100)));
+  EXPECT_TRUE(two.dense());
+  EXPECT_EQ(two.mask(), PieceMask::kSquareCausal);
+  two.merge(one(100, 101, causal(100, 101)));
   EXPECT_FALSE(two.dense());
+  EXPECT_EQ(two.mask(), PieceMask::kOffsetCausal);
+  two.merge(one(100, 100, 100 * 100));
+  EXPECT_EQ(two.mask(), PieceMask::kOther);
+}
+
+TEST(AttentionWork, KeepsTheLastPieces) {
+  AttentionWork work;
+  for (std::int64_t i = 1; i <= 20; ++i) work.add({128 * i, 128 * i, causal(128 * i, 128 * i)});
+  ASSERT_EQ(work.kept_count(), kKeptPieces);
+  for (std::size_t i = 0; i < kKeptPieces; ++i) EXPECT_EQ(work.kept(i).q_tiles, static_cast<std::int64_t>(i) + 5);
+}
+
+// ---- spans: 4 multiprocessors unless said
+
+AttentionItems forward_of(std::int64_t heads) {
+  AttentionItems items;
+  items.heads = heads;
+  return items;
+}
+
+// Query tiles of 1 to 4 key tiles, one more each for the item: 2, 3, 4, 5 begin together.
+TEST(AttentionSpan, OneHeadEndsWithItsLongestTile) {
+  EXPECT_EQ(attention_span(one(512, 512, causal(512, 512)), forward_of(1), 4), 5);
+}
+
+// Two heads on 4: 2 3 4 5 begin at 0; the next head's 2 at 2, its 3 at 3, and at 4 two are free for 4 and 5: 9. Longest
+// first: 5 5 4 4, then 3 3 at 4, then 2 2 at 5: 7.
+TEST(AttentionSpan, OrderDecidesTheTail) {
+  const AttentionWork work = one(512, 512, causal(512, 512));
+  AttentionItems items = forward_of(2);
+  EXPECT_EQ(attention_span(work, items, 4), 9);
+  items.order = ItemOrder::kLongestFirst;
+  EXPECT_EQ(attention_span(work, items, 4), 7);
+}
+
+// Backward, one head: key tiles seen by 4, 3, 2, 1 query tiles. On 2: 5 and 4 begin, 3 at 4, 2 at 5: 7. Without
+// skipping four items of 5 on 2: 10. Our kernels go through both query heads of a key head in one item: 9 7 5 3 -> 12.
+TEST(AttentionSpan, BackwardByHand) {
+  const AttentionWork work = one(512, 512, causal(512, 512));
+  AttentionItems items;
+  items.forward = false;
+  EXPECT_EQ(attention_span(work, items, 2), 7);
+  items.skips_masked = false;
+  EXPECT_EQ(attention_span(work, items, 2), 10);
+  items.skips_masked = true;
+  items.tiles_a_tile = 2;
+  EXPECT_EQ(attention_span(work, items, 2), 12);
+}
+
+// Equal items come out as waves however many there are: 1,000 heads x 8 tiles of 16 + 1 on 132: 61 waves.
+TEST(AttentionSpan, EqualItemsAreWaves) {
+  EXPECT_EQ(attention_span(one(1024, 2048, 1024 * 2048), forward_of(1000), 132), 61 * 17);
+}
+
+// The end is simulated, the rest is a sum: 64 heads of 64 causal tiles. By a list schedule of all 4,096 items in a
+// separate program: 1,080.
+TEST(AttentionSpan, LongLaunchesAreCloseToTheWholeSchedule) {
+  EXPECT_NEAR(attention_span(one(8192, 8192, causal(8192, 8192)), forward_of(64), 132), 1080, 5);
 }
 
 // 4096 x 4096: 32 x 32 = 1024 tiles over 132 multiprocessors = 8 waves.
@@ -79,37 +147,64 @@ TEST(GemmWork, OneTileMoreStartsAWave) {
   EXPECT_EQ(gemm_call(449, 33 * 128, 1024, 132).terms[3], 0.0);
 }
 
-// 32 heads x 8 query tiles = 256 items = 2 waves. Unmasked: every tile 128 x 8192, no tail. Causal 1024: mean tile
-// 128 x 640.5, longest 128 x 1024; the tail is the difference.
-TEST(AttentionTerms, WavesAndTailOfDenseCalls) {
-  const KernelCall full = attention_call(true, one(1024, 8192, 1024 * 8192), 32, 8, 128, 132);
-  EXPECT_EQ(full.kind, KernelKind::kAttentionForwardDense);
-  EXPECT_EQ(full.terms[1], 2.0 * 128 * 8192);
-  const KernelCall causal_call = attention_call(true, one(1024, 1024, causal(1024, 1024)), 32, 8, 128, 132);
-  EXPECT_EQ(causal_call.terms[1], 2 * 128 * 640.5 + 128 * (1024 - 640.5));
-  const KernelCall wide = attention_call(true, one(1024, 8192, 1024 * 8192), 32, 8, 256, 132);
-  EXPECT_EQ(wide.terms[1], 2 * full.terms[1]);
+// Unmasked 1,024 x 8,192, 32 heads: 256 items of 64 + 1 tiles on 132: two waves. Head dimension 256: the products
+// double, the exponentials (0.62 of them) do not.
+TEST(AttentionTerms, SpansGoToTheTermOfTheirMask) {
+  const AttentionLayout cudnn = attention_layout("cudnn");
+  const AttentionWork full = one(1024, 8192, 1024 * 8192);
+  const KernelCall call = attention_call(cudnn, true, full, 32, 8, 128, 132);
+  EXPECT_EQ(call.kind, KernelKind::kAttentionForwardDense);
+  EXPECT_DOUBLE_EQ(call.terms[1], 130);
+  EXPECT_EQ(call.terms[2] + call.terms[3] + call.terms[4] + call.terms[5] + call.terms[6], 0);
+  EXPECT_NEAR(attention_call(cudnn, true, full, 32, 8, 256, 132).terms[1], 130 * 2.62 / 1.62, 1e-9);
+  const AttentionWork square = one(1024, 1024, causal(1024, 1024));
+  EXPECT_GT(attention_call(cudnn, true, square, 32, 8, 128, 132).terms[2], 0);
+  EXPECT_GT(attention_call(cudnn, true, one(100, 300, causal(100, 300)), 32, 8, 128, 132).terms[3], 0);
 }
 
-// Two causal pieces of 1024: forward 32 x 16 items = 4 waves of the mean tile; backward 4 waves of unskipped tiles.
-TEST(AttentionTerms, RaggedCallsShareTheirWaves) {
-  AttentionWork work = one(1024, 1024, causal(1024, 1024));
-  work.merge(work);
-  const KernelCall forward = attention_call(true, work, 32, 8, 128, 128);
-  EXPECT_EQ(forward.kind, KernelKind::kAttentionForwardRagged);
-  EXPECT_EQ(forward.terms[1], 4 * 128 * 640.5);
-  EXPECT_EQ(forward.terms[2], 32.0 * 16 / 128);
-  EXPECT_EQ(forward.terms[3], 32.0 * 16 / 128);
-  const KernelCall backward = attention_call(false, work, 32, 8, 128, 128);
-  EXPECT_EQ(backward.kind, KernelKind::kAttentionBackwardRagged);
-  EXPECT_EQ(backward.terms[1], 4 * 128 * 1024.0);
+// cuDNN's backward skips masked tiles under the top-left mask alone: one head of 512 squared on one multiprocessor, 10
+// visited tiles and 4 items; with one key more 4 x 5 tiles and 5 items.
+TEST(AttentionTerms, OffsetCallsSkipNothingInBackward) {
+  const AttentionLayout cudnn = attention_layout("cudnn");
+  EXPECT_DOUBLE_EQ(attention_call(cudnn, false, one(512, 512, causal(512, 512)), 1, 1, 128, 1).terms[2], 14);
+  const KernelCall offset = attention_call(cudnn, false, one(512, 513, causal(512, 513)), 1, 1, 128, 1);
+  EXPECT_DOUBLE_EQ(offset.terms[3], 25);
+  EXPECT_EQ(offset.terms[6], 2.0 * 128 * 512);
+  EXPECT_EQ(offset.terms[7], 2.0 * 128 * 513);
+}
+
+// Sequences of 1 and 3 query tiles: a grid of 3 each; 2 idle slots a head.
+TEST(AttentionTerms, RaggedGridsHaveIdleSlots) {
+  AttentionWork work = one(100, 100, causal(100, 100));
+  work.merge(one(300, 300, causal(300, 300)));
+  const KernelCall call = attention_call(attention_layout("cudnn"), true, work, 32, 8, 128, 64);
+  EXPECT_EQ(call.kind, KernelKind::kAttentionForwardRagged);
+  EXPECT_EQ(call.terms[5], 32 * 2 / 64.0);
+  EXPECT_EQ(attention_call(attention_layout("longhaul-hopper"), true, work, 32, 8, 128, 64).terms[5], 0);
+}
+
+TEST(AttentionForms, FollowFromTheList) {
+  const AttentionLayout cudnn = attention_layout("cudnn");
+  AttentionWork work = one(100, 100, causal(100, 100));
+  EXPECT_EQ(attention_form(cudnn, work), AttentionForm::kDense);
+  work.merge(one(200, 200, causal(200, 200)));
+  EXPECT_EQ(attention_form(cudnn, work), AttentionForm::kRagged);
+  EXPECT_EQ(attention_form(attention_layout("longhaul-hopper"), work), AttentionForm::kPieces);
+  work.merge(one(200, 300, causal(200, 300)));
+  EXPECT_EQ(attention_form(cudnn, work), AttentionForm::kRaggedOffset);
+  EXPECT_TRUE(one_call(cudnn, work));
+  work.merge(one(200, 300, 200 * 300));
+  EXPECT_FALSE(one_call(cudnn, work));
+  EXPECT_TRUE(one_call(attention_layout("longhaul-hopper"), work));
+  EXPECT_EQ(attention_class("cudnn", false, AttentionForm::kRaggedOffset), "attention/cudnn/backward/ragged-offset");
 }
 
 // Forward: Q and O of 32 heads, K and V of 8, bf16, head_dim 128.
 TEST(AttentionTerms, MemoryCountsEveryOperandOnce) {
   const AttentionWork work = one(1000, 3000, 1000 * 3000);
-  EXPECT_EQ(attention_call(true, work, 32, 8, 128, 132).memory_bytes, 2.0 * 128 * (2 * 32 * 1000 + 2 * 8 * 3000));
-  EXPECT_EQ(attention_call(false, work, 32, 8, 128, 132).memory_bytes, 2.0 * 128 * (4 * 32 * 1000 + 4 * 8 * 3000));
+  const AttentionLayout cudnn = attention_layout("cudnn");
+  EXPECT_EQ(attention_call(cudnn, true, work, 32, 8, 128, 132).memory_bytes, 2.0 * 128 * (2 * 32 * 1000 + 2 * 8 * 3000));
+  EXPECT_EQ(attention_call(cudnn, false, work, 32, 8, 128, 132).memory_bytes, 2.0 * 128 * (4 * 32 * 1000 + 4 * 8 * 3000));
 }
 
 TEST(CopyWork, CopyWithinTheDeviceMovesTwiceItsPayload) {
@@ -121,8 +216,8 @@ TEST(CopyWork, CopyWithinTheDeviceMovesTwiceItsPayload) {
 TEST(WorkDeathTest, EmptyCallsAreBugs) {
   EXPECT_DEATH(gemm_call(0, 1, 1, 132), "GEMM of 0 x 1 x 1");
   EXPECT_DEATH(one(0, 1, 1), "an attention piece is not empty");
-  EXPECT_DEATH(attention_call(true, AttentionWork{}, 1, 1, 128, 132), "an attention launch has a piece");
-  EXPECT_DEATH(attention_call(true, one(1, 1, 1), 3, 2, 128, 132), "attention with 3 heads over 2");
+  EXPECT_DEATH(attention_call({}, true, AttentionWork{}, 1, 1, 128, 132), "an attention launch has a piece");
+  EXPECT_DEATH(attention_call({}, true, one(1, 1, 1), 3, 2, 128, 132), "attention with 3 heads over 2");
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ TEST(Verdict, SeparateIntervalsWin) {
   // Speed-up 1000 / 800; ends 900 / 850 and 1100 / 750.
   EXPECT_EQ(verdict.sentence(),
             "b wins: b takes 800.0\u00a0ms a step (750.0 to 850.0). It is 1.25\u00d7 as fast as the baseline a "
-            "(1.06\u00d7 to 1.47\u00d7). No other interval reaches into its own.");
+            "(1.06\u00d7 to 1.47\u00d7). No other comes within the error of the comparison.");
 }
 
 TEST(Verdict, OverlapIsTooCloseToCall) {
@@ -38,7 +38,7 @@ TEST(Verdict, OverlapIsTooCloseToCall) {
   EXPECT_EQ(verdict.overlaps, std::vector<int>{0});
   EXPECT_EQ(verdict.headline, "Too close to call");
   EXPECT_NE(verdict.detail.find("b has the shortest step"), std::string::npos) << verdict.detail;
-  EXPECT_NE(verdict.detail.find("but the interval of a overlaps its own"), std::string::npos) << verdict.detail;
+  EXPECT_NE(verdict.detail.find("but a is within the error of the comparison"), std::string::npos) << verdict.detail;
 }
 
 TEST(Verdict, TouchingEndsOverlap) {

@@ -1,0 +1,182 @@
+#include "validate/accuracy/kernels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <map>
+
+#include "sim/cluster/topology.h"
+#include "sim/cost/cost_rows.h"
+#include "sim/cost/estimate.h"
+#include "validate/fit/fit.h"
+#include "validate/fit/h200_tables.h"
+#include "validate/fit/residuals.h"
+
+namespace longhaul {
+namespace {
+
+constexpr double kLeastSeconds = 5e-5;
+constexpr double kMostSpread = 0.1;
+constexpr std::size_t kRowsOfACoverage = 20;
+constexpr double kLeastCovered = 85;  // percent
+constexpr double kMostCovered = 97;
+
+bool counts(const FittedRow& row) {
+  return !row.kernel_class.empty() && row.row.seconds >= kLeastSeconds && spread_of(row.row) < kMostSpread;
+}
+
+using Filter = std::function<bool(const FittedRow&)>;
+
+KernelErrors errors_of(std::string kind, std::string name, const std::vector<FittedRow>& rows, const Filter& holds) {
+  KernelErrors out;
+  out.kind = std::move(kind);
+  out.name = std::move(name);
+  std::vector<double> sizes, signs;
+  std::size_t inside = 0;
+  for (const FittedRow& row : rows) {
+    if (!counts(row) || !holds(row)) continue;
+    const double error = 100 * (row.held_out / row.row.seconds - 1);
+    sizes.push_back(std::abs(error));
+    signs.push_back(error);
+    inside += row.held_out_low <= row.row.seconds && row.row.seconds <= row.held_out_high ? 1 : 0;
+  }
+  out.rows = sizes.size();
+  if (out.rows == 0) return out;
+  out.median = quantile(sizes, 0.5);
+  out.p90 = quantile(sizes, 0.9);
+  out.bias = quantile(signs, 0.5);
+  out.covered = 100 * static_cast<double>(inside) / static_cast<double>(out.rows);
+  return out;
+}
+
+bool of(const FittedRow& row, const char* start) { return row.kernel_class.starts_with(start); }
+bool block_diffusion(const FittedRow& row) { return row.row.mask.starts_with("block-diffusion"); }
+
+struct TargetSpec {
+  const char* name;
+  double median;
+  std::optional<double> p90;
+  Filter holds;
+};
+
+// Issue figures: rows that no fit saw, of 0.05 ms and more with a spread under 10 %.
+std::vector<TargetSpec> target_specs() {
+  return {
+      {"gemm", 2.5, 7, [](auto& row) { return of(row, "gemm"); }},
+      {"attention, cuDNN, single sequences and batches", 3.5, 9,
+       [](auto& row) { return of(row, "attention/cudnn/") && row.kernel_class.ends_with("/dense"); }},
+      {"attention, cuDNN, packed, sharded, sliced lists", 5, 12,
+       [](auto& row) { return of(row, "attention/cudnn/") && !row.kernel_class.ends_with("/dense"); }},
+      {"attention, our kernels, block diffusion", 5, std::nullopt,
+       [](auto& row) { return of(row, "attention/longhaul") && block_diffusion(row); }},
+      {"attention, our kernels, all other lists", 5, 12,
+       [](auto& row) { return of(row, "attention/longhaul") && !block_diffusion(row); }},
+      {"elementwise", 5, std::nullopt, [](auto& row) { return of(row, "elementwise"); }},
+      {"copies", 5, std::nullopt, [](auto& row) { return of(row, "copy"); }},
+  };
+}
+
+void add_targets(const std::vector<FittedRow>& rows, std::vector<KernelErrors>& out) {
+  for (const TargetSpec& spec : target_specs()) {
+    KernelErrors errors = errors_of("target", spec.name, rows, spec.holds);
+    errors.target_median = spec.median;
+    errors.target_p90 = spec.p90;
+    errors.covers = true;
+    out.push_back(std::move(errors));
+  }
+}
+
+void add_regions(const std::vector<FittedRow>& rows, std::vector<KernelErrors>& out) {
+  struct Region {
+    const char* name;
+    double from, to;
+  };
+  for (const Region& region : {Region{"0.05 to 0.2 ms", kLeastSeconds, 2e-4}, Region{"0.2 to 1 ms", 2e-4, 1e-3},
+                               Region{"1 to 5 ms", 1e-3, 5e-3}, Region{"from 5 ms", 5e-3, 1e9}}) {
+    for (const char* op : {"gemm", "attention", "elementwise", "copy"}) {
+      KernelErrors errors = errors_of("region", std::string(op) + ", " + region.name, rows, [&](const FittedRow& row) {
+        return row.row.op == op && row.row.seconds >= region.from && row.row.seconds < region.to;
+      });
+      if (errors.rows > 0) out.push_back(std::move(errors));
+    }
+  }
+}
+
+// By any text of a row, in the order of the texts.
+void add_by(const char* kind, const std::vector<FittedRow>& rows, std::vector<KernelErrors>& out,
+            const std::function<std::string(const FittedRow&)>& key) {
+  std::map<std::string, int> keys;
+  for (const FittedRow& row : rows) {
+    if (counts(row)) ++keys[key(row)];
+  }
+  for (const auto& [name, count] : keys) {
+    out.push_back(errors_of(kind, name, rows, [&](const FittedRow& row) { return key(row) == name; }));
+  }
+}
+
+std::string file_name(const FittedRow& row) {
+  const std::filesystem::path path(row.row.file);
+  return (path.parent_path().filename() / path.filename()).string();
+}
+
+// What the shipped model says of the rows in place of a held-out prediction.
+Expected<std::vector<FittedRow>> predict_aside(const std::string& data_directory) {
+  const Expected<std::vector<KernelRow>> rows = read_h200_aside(data_directory + "/validate/data/h200");
+  if (!rows) return tl::unexpected(rows.error());
+  const Expected<DeviceSpec> device = read_device("h200", data_directory);
+  if (!device) return tl::unexpected(device.error());
+  const Expected<KernelModel> model = load_kernel_model(*device, data_directory);
+  if (!model) return tl::unexpected(model.error());
+  std::vector<FittedRow> out;
+  for (const KernelRow& row : *rows) {
+    const auto pieces = parse_pieces(row.pieces, row.mask);
+    if (!pieces) return tl::unexpected(Errors{pieces.error()});
+    const Estimate estimate = row.pass == "fwd"
+                                  ? model->attention_forward(*pieces, row.q_heads, row.kv_heads, row.head_dim)
+                                  : model->attention_backward(*pieces, row.q_heads, row.kv_heads, row.head_dim);
+    out.push_back({row, "attention", estimate.seconds, estimate.seconds, estimate.low, estimate.high});
+  }
+  return out;
+}
+
+}  // namespace
+
+bool KernelErrors::met() const {
+  if (rows == 0 || !target_median) return true;
+  return median <= *target_median && (!target_p90 || p90 <= *target_p90);
+}
+
+bool KernelErrors::covered_well() const {
+  return !covers || rows < kRowsOfACoverage || (covered >= kLeastCovered && covered <= kMostCovered);
+}
+
+KernelAccuracy summarise_kernels(std::vector<FittedRow> rows, std::vector<FittedRow> aside) {
+  KernelAccuracy out;
+  add_targets(rows, out.groups);
+  add_by("class", rows, out.groups, [](const FittedRow& row) { return row.kernel_class; });
+  add_by("pass", rows, out.groups, [](const FittedRow& row) {
+    return row.row.pass.empty() ? row.row.op : row.row.op + " " + row.row.pass;
+  });
+  add_regions(rows, out.groups);
+  add_by("file", rows, out.groups, file_name);
+  if (!aside.empty()) {
+    out.groups.push_back(errors_of("aside", file_name(aside.front()) + ", from 1 ms (PyTorch's host time in it)", aside,
+                                   [](const FittedRow& row) { return row.row.seconds >= 1e-3; }));
+  }
+  out.rows = std::move(rows);
+  out.aside = std::move(aside);
+  return out;
+}
+
+Expected<KernelAccuracy> kernel_accuracy(const std::string& data_directory) {
+  Expected<Fit> fit = fit_h200(data_directory + "/validate/data/h200");
+  Expected<std::vector<FittedRow>> aside = predict_aside(data_directory);
+  Errors errors;
+  if (!fit) errors = fit.error();
+  if (!aside) errors.insert(errors.end(), aside.error().begin(), aside.error().end());
+  if (!errors.empty()) return tl::unexpected(std::move(errors));
+  return summarise_kernels(std::move(fit->kernels.rows), std::move(*aside));
+}
+
+}  // namespace longhaul
