@@ -50,13 +50,13 @@ std::vector<std::byte> parameter_bytes(const std::vector<Bf16>& unit, const Unit
 
 // Master weights alone: the moments behind them are zero, as fresh state is.
 std::vector<std::byte> master_bytes(const std::vector<Bf16>& unit, const UnitRange& range) {
-  std::vector<std::byte> bytes;
-  const auto size = static_cast<std::int64_t>(unit.size());
-  for (std::int64_t i = range.begin; i < range.begin + range.count; ++i) {
-    const float value = i < size ? to_float(unit[static_cast<std::size_t>(i)]) : 0.0F;
-    append(bytes, &value, sizeof(value));
+  std::vector<std::byte> bytes(static_cast<std::size_t>(range.count) * 12, std::byte{0});
+  const std::int64_t real =
+      std::clamp<std::int64_t>(static_cast<std::int64_t>(unit.size()) - range.begin, 0, range.count);
+  for (std::int64_t i = 0; i < real; ++i) {
+    const float value = to_float(unit[static_cast<std::size_t>(range.begin + i)]);
+    std::memcpy(bytes.data() + 4 * i, &value, sizeof(value));
   }
-  bytes.resize(static_cast<std::size_t>(range.count) * 12, std::byte{0});
   return bytes;
 }
 
