@@ -343,21 +343,27 @@ tl::expected<CpPlan, std::string> plan_flashcp_by_time(std::span<const PlannedDo
   const double limit = std::max(options.imbalance_limit, *std::min_element(imbalances.begin(), imbalances.end()));
   std::vector<bool> allowed;
   for (const double imbalance : imbalances) allowed.push_back(!search.limit_binds || imbalance <= limit);
-  // Small plans are refined; the best few starts, since the least score need not lead to the least refined one.
+  // The best of them; and the best few with few shards, refined by exchanges within the limit (one that is over it must
+  // come down to it): the least score need not lead to the least refined one.
+  std::size_t index = least(plans, allowed, score);
+  CpPlan best = plans[index];
+  double best_score = score(best);
   const double free = search.limit_binds ? limit : std::numeric_limits<double>::infinity();
-  CpPlan best;
-  double best_score = 0;
-  for (int start = 0; start < kRefinedStarts; ++start) {
-    const std::size_t index = least(plans, allowed, score);
-    if (index == plans.size()) break;
-    allowed[index] = false;
-    CpPlan plan = refine_plan(std::move(plans[index]), documents, free, score);
-    const double value = score(plan);
-    if (start == 0 || value < best_score) {
+  for (const bool within : {true, false}) {
+    std::vector<bool> starts;
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      starts.push_back(allowed[i] == within && cp_loads(plans[i]).shards <= kMostRefinedShards);
+    }
+    for (int start = 0; start < kRefinedStarts; ++start) {
+      index = least(plans, starts, score);
+      if (index == plans.size()) break;
+      starts[index] = false;
+      CpPlan plan = refine_plan(plans[index], documents, free, score);
+      const double value = score(plan);
+      if (value >= best_score || cp_loads(plan).imbalance > free) continue;
       best_score = value;
       best = std::move(plan);
     }
-    if (cp_loads(best).shards > kMostRefinedShards) break;
   }
   return best;
 }

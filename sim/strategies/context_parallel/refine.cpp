@@ -6,7 +6,11 @@
 namespace longhaul {
 namespace {
 
-constexpr std::int64_t kMostTrials = 4'000;
+constexpr std::int64_t kMostTrials = 4'000;   // scored
+constexpr std::int64_t kMostLooks = 200'000;  // exchanges looked at
+// Weights of evenness beside the score: of a score alone, exchanges between ranks that are equally slow gain nothing.
+constexpr double kPairsWeight = 0.02, kSentWeight = 0.02;
+constexpr double kOverWeight = 2;    // of imbalance above the limit
 constexpr int kHalvings = 4;         // sizes tried: the shorter shard, its half, ...
 constexpr double kLeastGain = 1e-4;  // of the score; smaller gains are not worth a longer list of shards
 
@@ -27,18 +31,43 @@ Shard rest(const Shard& shard, std::int64_t tokens, bool tail) {
 class Refiner {
  public:
   Refiner(CpPlan plan, std::span<const PlannedDocument> documents, double limit, const CpScore& score)
-      : plan_(std::move(plan)), limit_(limit), score_(score), best_(score(plan_)) {
+      : plan_(std::move(plan)), limit_(limit), score_(score) {
     for (std::size_t i = 0; i < documents.size(); ++i) position_[documents[i].document] = i;
-    limit_ = std::max(limit_, cp_loads(plan_).imbalance);
+    loads_ = cp_loads(plan_);
+    fastest_ = plan_;
+    least_seconds_ = score(plan_);
+    least_over_ = over(loads_);
+    best_ = objective(plan_, loads_);
   }
 
   CpPlan run() {
-    while (trials_ < kMostTrials && improve()) continue;
+    while (trials_ < kMostTrials && looks_ < kMostLooks && improve()) continue;
+    plan_ = std::move(fastest_);
     name_per_doc_documents();
     return std::move(plan_);
   }
 
  private:
+  double over(const CpLoads& loads) const { return std::max(0.0, loads.imbalance - limit_); }
+
+  // The score, and beside it how even pairs are, how much is sent in all, and what the imbalance is over the limit.
+  double objective(const CpPlan& plan, const CpLoads& loads) {
+    const double seconds = score_(plan);
+    if (over(loads) < least_over_ || (over(loads) == least_over_ && seconds < least_seconds_)) {
+      least_over_ = over(loads);
+      least_seconds_ = seconds;
+      fastest_ = plan;
+    }
+    const double mean = static_cast<double>(loads.pairs) / static_cast<double>(plan.ranks.size());
+    double squares = 0, sent = 0;
+    for (const CpRankLoad& load : loads.ranks) {
+      const double share = mean == 0 ? 0 : static_cast<double>(load.pairs) / mean;
+      squares += share * share / static_cast<double>(plan.ranks.size());
+      sent += static_cast<double>(load.nonlast) / static_cast<double>(loads.tokens);
+    }
+    return seconds * (1 + kPairsWeight * squares + kSentWeight * sent + kOverWeight * over(loads));
+  }
+
   // The rank's shards without `index` but with `pieces`, in packing order, joined where they adjoin; padding last.
   std::vector<Shard> replaced(const std::vector<Shard>& shards, std::size_t index,
                               std::initializer_list<Shard> pieces) const {
@@ -78,6 +107,7 @@ class Refiner {
     }
     if (!found) return false;
     plan_ = std::move(best_plan);
+    loads_ = cp_loads(plan_);
     best_ = best;
     return true;
   }
@@ -91,20 +121,33 @@ class Refiner {
       for (const bool tail_x : {false, true}) {
         if (tail_x && tokens == x.tokens) continue;
         for (const bool tail_y : {false, true}) {
-          if ((tail_y && tokens == y.tokens) || trials_ >= kMostTrials) continue;
+          if ((tail_y && tokens == y.tokens) || trials_ >= kMostTrials || ++looks_ > kMostLooks) continue;
+          std::vector<Shard> at_u = replaced(plan_.ranks[u], a, {rest(x, tokens, tail_x), cut(y, tokens, tail_y)});
+          std::vector<Shard> at_v = replaced(plan_.ranks[v], b, {rest(y, tokens, tail_y), cut(x, tokens, tail_x)});
+          const CpRankLoad load_u = cp_rank_load(at_u), load_v = cp_rank_load(at_v);
+          if (!promises(loads_.ranks[u], loads_.ranks[v], load_u, load_v)) continue;
           ++trials_;
           CpPlan plan = plan_;
-          plan.ranks[u] = replaced(plan_.ranks[u], a, {rest(x, tokens, tail_x), cut(y, tokens, tail_y)});
-          plan.ranks[v] = replaced(plan_.ranks[v], b, {rest(y, tokens, tail_y), cut(x, tokens, tail_x)});
-          const double seconds = score_(plan);
-          if (seconds >= best || cp_loads(plan).imbalance > limit_) continue;
-          best = seconds;
+          plan.ranks[u] = std::move(at_u);
+          plan.ranks[v] = std::move(at_v);
+          const CpLoads loads = cp_loads(plan);
+          if (over(loads) > over(loads_)) continue;
+          const double value = objective(plan, loads);
+          if (value >= best) continue;
+          best = value;
           best_plan = std::move(plan);
           found = true;
         }
       }
     }
     return found;
+  }
+
+  // Whether the exchange lowers the pairs of the fuller rank or the sent tokens of the one that sends more: a cheap
+  // look before the score.
+  static bool promises(const CpRankLoad& u, const CpRankLoad& v, const CpRankLoad& new_u, const CpRankLoad& new_v) {
+    return std::max(new_u.pairs, new_v.pairs) < std::max(u.pairs, v.pairs) ||
+           std::max(new_u.nonlast, new_v.nonlast) < std::max(u.nonlast, v.nonlast);
   }
 
   // Documents that every rank holds a part of.
@@ -123,8 +166,11 @@ class Refiner {
   CpPlan plan_;
   double limit_;
   const CpScore& score_;
-  double best_;
-  std::int64_t trials_ = 0;
+  CpLoads loads_;
+  double best_ = 0;
+  CpPlan fastest_;  // of all seen: those least over the limit first
+  double least_seconds_ = 0, least_over_ = 0;
+  std::int64_t trials_ = 0, looks_ = 0;
   std::map<DocumentId, std::size_t> position_;
 };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <memory>
 #include <stdexcept>
 #include <utility>
@@ -100,12 +101,19 @@ Objective objective_of(const Strategy& strategy, std::int64_t block) {
   return {ObjectiveKind::kBlockDiffusion, block};
 }
 
+// Tokens of a document that stands first in every step's first sequence, for runs by hand: LONGHAUL_DOCUMENT_TOKENS.
+std::int64_t long_document() {
+  const char* tokens = std::getenv("LONGHAUL_DOCUMENT_TOKENS");
+  return tokens == nullptr ? 0 : std::atoll(tokens);
+}
+
 std::shared_ptr<const Batch> draw_batch(const DrawInteger& draw, const Objective& objective, std::int64_t sequences) {
   auto batch = std::make_shared<Batch>();
   batch->objective = objective;
   const std::int64_t budget = log_uniform(draw, sequences, kMostTokens);
   for (std::int64_t i = 0; i < sequences; ++i) {
     std::vector<std::int64_t> documents;
+    if (i == 0 && long_document() > 0) documents.push_back(long_document());
     std::int64_t left = std::max<std::int64_t>(1, budget / sequences);
     do {
       documents.push_back(log_uniform(draw, 1, left));
