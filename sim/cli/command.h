@@ -47,11 +47,14 @@ void add_pipeline(CLI::App& app, Action& action);
 void add_cost(CLI::App& app, Action& action);
 void add_collective(CLI::App& app, Action& action);
 void add_accuracy(CLI::App& app, Action& action);
+void add_calibrate(CLI::App& app, Action& action);
 
 // Prints every error to standard error; returns kExitWrongInput.
 int wrong_input(const Errors& errors);
 // One line to standard error; returns kExitCannot.
 int cannot(const std::string& line);
+// Ends the process without destructors, from any thread: others may hang in a library.
+[[noreturn]] void end_now(int code);
 // To standard output, flushed.
 void print(const std::string& text);
 // A line to standard error unless --quiet.

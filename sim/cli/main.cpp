@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdlib>
 #include <exception>
 #include <string>
 #include <vector>
@@ -28,7 +29,7 @@ std::string command_line(int argc, char** argv) {
 
 // Of the contract, and not there yet: named, so that nobody takes them for typing errors.
 const std::vector<std::string>& not_built() {
-  static const std::vector<std::string> names = {"search", "sweep", "report", "calibrate", "validate"};
+  static const std::vector<std::string> names = {"search", "sweep", "report", "validate"};
   return names;
 }
 
@@ -62,6 +63,7 @@ int run(int argc, char** argv) {
   add_cost(app, action);
   add_collective(app, action);
   add_accuracy(app, action);
+  add_calibrate(app, action);
   add_pipeline(app, action);
   add_check(app, action);
   add_topology(app, action);
@@ -85,6 +87,9 @@ int run(int argc, char** argv) {
 }
 
 }  // namespace
+
+void end_now(int code) { std::_Exit(code); }
+
 }  // namespace longhaul
 
 int main(int argc, char** argv) { return longhaul::run(argc, argv); }

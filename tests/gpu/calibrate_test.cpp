@@ -87,7 +87,7 @@ class CudaBenchTest : public GpuTest<> {
 };
 
 TEST_F(CudaBenchTest, MeasuresACallOfEachClassAndKernel) {
-  CudaBench bench({1, kPoolBytes, std::int64_t{1} << 30});
+  CudaBench bench({1, kPoolBytes, std::int64_t{1} << 30, {}});
   std::vector<CalibrationCall> calls;
   for (const char* name : {"gemm", "attention", "varlen", "diffusion", "copy", "launch", "elementwise"}) {
     std::vector<CalibrationCall> of_class = calls_of_class(parse_classes({name}, "")->front());
@@ -108,7 +108,7 @@ TEST_F(CudaBenchTest, MeasuresACallOfEachClassAndKernel) {
 }
 
 TEST_F(CudaBenchTest, RefusesWhatTheLibrariesCannot) {
-  CudaBench bench({1, std::int64_t{64} << 20, 0});
+  CudaBench bench({1, std::int64_t{64} << 20, 0, {}});
   CalibrationCall call = calls_of_class(CallClass::kAttention).front();
   call.head_dim = 96;
   EXPECT_THROW(bench.prepare(call), UnsupportedCall);
@@ -121,7 +121,7 @@ TEST_F(CudaBenchTest, RefusesWhatTheLibrariesCannot) {
 }
 
 TEST_F(CudaBenchTest, SaysWhatItIs) {
-  const CudaBench bench({1, kPoolBytes, 0});
+  const CudaBench bench({1, kPoolBytes, 0, {}});
   std::string text;
   for (const std::string& line : bench.identity()) text += line + "\n";
   for (const std::string& line : bench.notes()) text += line + "\n";

@@ -1,9 +1,9 @@
 // The tables of `longhaul calibrate` that have programs of their own: overlap and collectives.
 #include <fmt/format.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <exception>
+#include <functional>
+#include <utility>
 
 #include "validate/gpu/cuda_bench.h"
 #include "validate/gpu/machine.h"
@@ -14,7 +14,6 @@
 namespace longhaul {
 namespace {
 
-constexpr int kExitCannot = 3;
 constexpr const char* kCollectiveSizes = "512:1G";
 constexpr const char* kQuickCollectiveSizes = "1M:64M";
 const std::vector<std::int64_t> kOverlapSizes = {std::int64_t{64} << 20, std::int64_t{256} << 20};
@@ -31,7 +30,8 @@ double pairs_seconds(int neighbours, double seconds) { return kSetUpSeconds + kC
 // here, with the rows on the disk.
 class TeamFaults {
  public:
-  explicit TeamFaults(int gpus) : gpus_(gpus) {}
+  TeamFaults(int gpus, std::function<void(const std::string&)> end_process)
+      : gpus_(gpus), end_process_(std::move(end_process)) {}
 
   RankTeam::OnFault handler() {
     return [this](int rank, const std::exception_ptr& fault) {
@@ -39,10 +39,8 @@ class TeamFaults {
         fault_ = fault;
         return;
       }
-      fmt::print(stderr,
-                 "longhaul: GPU {} ({}) failed: {}; the rows measured before it are kept: run again with --resume\n",
-                 rank, gpu_name(rank), text_of(fault));
-      std::_Exit(kExitCannot);
+      end_process_(fmt::format("GPU {} ({}) failed: {}; the rows measured before it are kept: run again with --resume",
+                               rank, gpu_name(rank), text_of(fault)));
     };
   }
   void rethrow() const {
@@ -58,10 +56,13 @@ class TeamFaults {
     }
   }
   int gpus_;
+  std::function<void(const std::string&)> end_process_;
   std::exception_ptr fault_;
 };
 
-CalibrationTable overlap_table(int gpus, bool covered, bool quick) {
+using EndProcess = std::function<void(const std::string&)>;
+
+CalibrationTable overlap_table(int gpus, bool covered, bool quick, const EndProcess& end_process) {
   OverlapOptions options;
   options.gpus = gpus;
   options.covered = covered;
@@ -83,15 +84,15 @@ CalibrationTable overlap_table(int gpus, bool covered, bool quick) {
   if (!covered && gpus > 1) {
     table.predicted_seconds += pairs_seconds((kOverlapCollectives * ctas * kPriorities + 1) * sizes, kPairSeconds);
   }
-  table.measure = [options, gpus](ResultFile& file) {
-    TeamFaults faults(gpus);
+  table.measure = [options, gpus, end_process](ResultFile& file) {
+    TeamFaults faults(gpus, end_process);
     measure_overlap(options, file, faults.handler());
     faults.rethrow();
   };
   return table;
 }
 
-CalibrationTable collectives_table(int gpus, bool quick) {
+CalibrationTable collectives_table(int gpus, bool quick, const EndProcess& end_process) {
   CollectivesOptions options;
   options.gpus = gpus;
   options.gpus_per_node = visible_gpus();
@@ -104,8 +105,8 @@ CalibrationTable collectives_table(int gpus, bool quick) {
   table.format = collectives_format(options);
   table.predicted_seconds =
       kSetUpSeconds + kPointSeconds * static_cast<double>(options.sizes.size() * options.collectives.size());
-  table.measure = [options, gpus](ResultFile& file) {
-    TeamFaults faults(gpus);
+  table.measure = [options, gpus, end_process](ResultFile& file) {
+    TeamFaults faults(gpus, end_process);
     measure_collectives(options, file, faults.handler());
     faults.rethrow();
   };
@@ -118,10 +119,11 @@ std::vector<CalibrationTable> CudaBench::tables(const std::vector<CallClass>& cl
   std::vector<CalibrationTable> result;
   for (const CallClass call_class : classes) {
     if (call_class == CallClass::kOverlap) {
-      result.push_back(overlap_table(gpus_, false, quick));
-      if (gpus_ > 1) result.push_back(overlap_table(gpus_, true, quick));
+      result.push_back(overlap_table(gpus_, false, quick, options_.end_process));
+      if (gpus_ > 1) result.push_back(overlap_table(gpus_, true, quick, options_.end_process));
     }
-    if (call_class == CallClass::kCollectives && gpus_ > 1) result.push_back(collectives_table(gpus_, quick));
+    if (call_class == CallClass::kCollectives && gpus_ > 1)
+      result.push_back(collectives_table(gpus_, quick, options_.end_process));
   }
   return result;
 }

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 
 #include "validate/gpu/calibrate/bench.h"
 
@@ -12,6 +14,8 @@ struct BenchOptions {
   int gpus = 0;                    // 0: all that CUDA sees
   std::int64_t operand_bytes = 0;  // device memory for operands, at most; less where less is free
   std::int64_t host_bytes = 0;     // pinned memory for copies
+  // A GPU failed while others wait for it in a collective that never ends: says the line and ends the process.
+  std::function<void(const std::string& line)> end_process;
 };
 
 // A bench and the library whose code it is.
