@@ -41,6 +41,7 @@ void add_compare(CLI::App& app, Action& action);
 void add_simulate(CLI::App& app, Action& action);
 void add_plan(CLI::App& app, Action& action);
 void add_verify(CLI::App& app, Action& action);
+void add_validate(CLI::App& app, Action& action);
 void add_check(CLI::App& app, Action& action);
 void add_topology(CLI::App& app, Action& action);
 void add_pipeline(CLI::App& app, Action& action);

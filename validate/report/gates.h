@@ -1,12 +1,15 @@
 // Gates of a team's CI: is the prediction still right, and has a kernel become slower than in an earlier run?
 //
 // Prediction: a row fails if the whole measured interval lies further from the prediction than `max_error` allows.
-// Slow-down: repeats of both runs are compared kernel by kernel (label and pass, all calls of a repeat together).
-//   1. What all kernels of a repeat share (clocks, temperature) is the median over kernels of time / median time in the
-//      baseline; it is divided out of every kernel, where there are at least three, and judged as a row of its own.
-//   2. ratio = Hodges-Lehmann centre of now / before, with the Mann-Whitney interval at kGateConfidence.
-//   3. A kernel fails if ratio > 1 + max_slowdown and the interval lies above 1 + kMinimalEffect. It is undecided if
-//      only the first holds: it looks slower, but noise would explain it, and more repeats would tell.
+// Slow-down: kernels (label and pass) of both runs are compared, each call as a part of its median in the baseline.
+//   1. What all kernels of a repeat share (clocks, temperature) is the median over kernels of their parts (of a kernel:
+//      the median over its calls). It is divided out of every kernel where there are at least three, and judged as a
+//      row of its own.
+//   2. A kernel gives up to four samples a repeat, medians of its calls dealt out in turn: single outliers spoil none.
+//      ratio = Hodges-Lehmann centre of now / before, with the Mann-Whitney interval at kGateConfidence.
+//   3. A kernel fails if ratio > 1 + max_slowdown and the interval lies above 1. It is undecided if only the first
+//      holds: it looks slower, but noise would explain it, and more repeats would tell.
+// A slow-down of fewer than half of a kernel's calls shows in the undisturbed step alone.
 // docs/validation.md derives the defaults; tests/property/validate/gates_property.cpp measures the rates.
 // Pure functions: no clock, no files.
 #pragma once
@@ -22,9 +25,7 @@
 
 namespace longhaul {
 
-inline constexpr double kDefaultMaxError = 0.10;
 inline constexpr double kDefaultMaxSlowdown = 0.04;
-inline constexpr double kMinimalEffect = 0.01;
 inline constexpr double kGateConfidence = 0.9998;  // two-sided: 1e-4 on each side; 8 repeats of both runs reach it
 inline constexpr double kLeastShare = 0.02;        // smaller parts of the kernel time are shown, not gated
 

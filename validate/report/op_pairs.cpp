@@ -18,8 +18,10 @@ Place place_of(const Op& op) {
   return {op.rank, op.position};
 }
 
+// An exclusion of all ops of all ranks says something about the run, not about its ops.
 bool is_excluded(const RunRecord& record, const PredictedOp& op) {
   return std::any_of(record.exclusions.begin(), record.exclusions.end(), [&](const Exclusion& exclusion) {
+    if (exclusion.rank < 0 && exclusion.position < 0) return false;
     return (exclusion.rank < 0 || exclusion.rank == op.rank) &&
            (exclusion.position < 0 || exclusion.position == op.position);
   });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/core/data_files.h"
 #include "sim/core/invariant.h"
 
 namespace longhaul {
@@ -72,13 +73,6 @@ Json layout_of(const Degrees& degrees) {
   return layout;
 }
 
-Json topology_on(const Json& topology, const std::string& device) {
-  if (device.empty()) return topology;
-  Json patched = topology.is_string() ? Json{{"base", topology}} : topology;
-  patched["device"] = device;
-  return patched;
-}
-
 // Whole blocks of block diffusion stay whole where they are.
 std::int64_t document_multiple(const Batch& batch) {
   const std::int64_t block = batch.objective.block_tokens;
@@ -89,6 +83,31 @@ std::int64_t document_multiple(const Batch& batch) {
 }
 
 }  // namespace
+
+Json topology_with(const Json& own, const std::string& file, const std::string& device) {
+  Json patched = own.is_string() ? Json{{"base", own}} : own;
+  patched["device"] = device;
+  if (parse_topology(patched, file, "/topology", data_directory())) return patched;
+  for (const std::string& name : shipped_topologies(data_directory())) {
+    const Expected<Topology> topology = read_topology(name, data_directory());
+    if (topology && topology->device.name == device) return name;
+  }
+  return nullptr;
+}
+
+void write_layout(Json& study, const std::string& study_case, const std::string& label, const Degrees& degrees) {
+  const auto write = [&](Json& of_case) {
+    for (Json& one : of_case["strategies"]) {
+      // A short entry is its name alone.
+      if (one.is_string() && one == label) one = {{"name", label}};
+      if (one.is_object() && one.value("label", one.value("name", "")) == label) one["layout"] = layout_of(degrees);
+    }
+  };
+  if (!study.contains("cases")) return write(study);
+  for (Json& one : study["cases"]) {
+    if (one["name"] == study_case) write(one);
+  }
+}
 
 Json version_study(const Study& study, const StudyCase& study_case, const StrategyEntry& entry, const Batch& batch,
                    const Version& version) {
@@ -101,7 +120,7 @@ Json version_study(const Study& study, const StudyCase& study_case, const Strate
   Json json = {{"schema", "study/1"}, {"name", study.name}};
   json.update(from);
   json["name"] = study.name;
-  json["topology"] = topology_on(from["topology"], version.device);
+  if (!version.topology.is_null()) json["topology"] = version.topology;
   json["gpus"] = version.degrees.ranks();
   json["model"] = model_config(model);
   json["documents"] = {{"explicit", scaled_documents(batch, version.sequences, version.numerator, version.denominator,

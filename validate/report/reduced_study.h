@@ -14,7 +14,7 @@
 namespace longhaul {
 
 struct Version {
-  std::string device;  // shipped name; empty: the study's own
+  Json topology;  // null: the study's own
   Degrees degrees;
   std::int64_t layers = 1;
   std::int64_t vocab = 2;
@@ -38,6 +38,13 @@ Json model_config(const ModelShape& model);
 
 // The case of that name in a resolved study.
 const Json& resolved_case_of(const Study& study, const std::string& name);
+
+// A topology with this shipped device: the case's own with the device exchanged where that makes one (the same node and
+// network), else the first shipped one that has the device. Null where there is none.
+Json topology_with(const Json& own, const std::string& file, const std::string& device);
+
+// Writes the degrees of one entry into a study in place of what it says there.
+void write_layout(Json& study, const std::string& study_case, const std::string& label, const Degrees& degrees);
 
 // study/1 with one case and the one entry, layout and documents written out.
 Json version_study(const Study& study, const StudyCase& study_case, const StrategyEntry& entry, const Batch& batch,

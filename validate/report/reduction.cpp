@@ -38,6 +38,7 @@ struct Original {
   Batch batch;
   Degrees degrees;
   std::int64_t micro_batch;
+  Json topology;  // null: the study's own
 };
 
 std::int64_t sharing(const Degrees& degrees) { return std::int64_t{degrees.cp} * degrees.sp; }
@@ -86,7 +87,7 @@ Version make_version(const Original& from, const Degrees& degrees, std::int64_t 
                      std::int64_t micro_batch, int halvings, const Width& width) {
   const ModelShape& model = from.study_case->model;
   Version version;
-  if (from.machine->device != from.study_case->topology.device.name) version.device = from.machine->device;
+  version.topology = from.topology;
   version.degrees = degrees;
   version.layers = std::min(model.layers, layers_a_stage * stages_of(degrees));
   version.vocab = width.vocab > 0 ? std::min(model.vocab, width.vocab) : model.vocab;
@@ -138,8 +139,12 @@ std::vector<Change> changes_of(const Original& from, const Version& to) {
     if (was != is) changes.push_back({what, change_of(was), change_of(is), std::move(why)});
   };
   const std::string memory = fmt::format("{} of memory", bytes_text(static_cast<double>(machine.memory_bytes)));
-  if (!to.device.empty()) {
-    changes.push_back({"device", from.study_case->topology.device.name, to.device, "the device of this machine"});
+  if (!to.topology.is_null()) {
+    changes.push_back({"device", from.study_case->topology.device.name, machine.device, "the device of this machine"});
+  }
+  if (to.topology.is_string()) {
+    changes.push_back({"topology", from.study_case->topology.name, to.topology.get<std::string>(),
+                       "the first shipped one with that device"});
   }
   const std::string ranks = fmt::format("{} {} here", machine.ranks, machine.virtual_ranks ? "virtual ranks" : "GPUs");
   if (from.family == StrategyFamily::kData) {
@@ -181,7 +186,7 @@ class Search {
  public:
   explicit Search(const Original& from) : from_(from) {}
 
-  std::optional<Reduction> run() {
+  std::optional<FittedStudy> run() {
     const std::vector<Degrees> all = smaller_degrees(from_);
     int most = 0;
     for (const Degrees& one : all) most = std::max(most, one.ranks());
@@ -199,7 +204,7 @@ class Search {
   int tried() const { return tried_; }
 
  private:
-  std::optional<Reduction> search(const std::vector<Degrees>& degrees) {
+  std::optional<FittedStudy> search(const std::vector<Degrees>& degrees) {
     for (const Width& width : kWidths) {
       const bool last = &width == std::end(kWidths) - 1;
       for (int halvings = 0; last || halvings < kFirstHalvings; ++halvings) {
@@ -214,7 +219,7 @@ class Search {
 
   std::int64_t tokens_a_rank() const { return from_.batch.context_tokens / sharing(from_.degrees); }
 
-  std::optional<Reduction> try_layers(const Degrees& degrees, int halvings, const Width& width) {
+  std::optional<FittedStudy> try_layers(const Degrees& degrees, int halvings, const Width& width) {
     std::vector<std::int64_t> micro_batches = {from_.micro_batch};
     if (from_.micro_batch > 1) micro_batches.push_back(1);
     for (const std::int64_t micro_batch : micro_batches) {
@@ -232,7 +237,7 @@ class Search {
     return std::nullopt;
   }
 
-  std::optional<Reduction> try_one(const Version& version, bool& applies) {
+  std::optional<FittedStudy> try_one(const Version& version, bool& applies) {
     ++tried_;
     Json json = version_study(*from_.study, *from_.study_case, *from_.entry, from_.batch, version);
     const auto outcome = try_study(json, from_.machine->virtual_ranks);
@@ -245,7 +250,7 @@ class Search {
     if (static_cast<double>(outcome->peak_bytes) > kUsablePart * static_cast<double>(from_.machine->memory_bytes)) {
       return std::nullopt;
     }
-    return Reduction{std::move(json), outcome->degrees, changes_of(from_, version), outcome->peak_bytes, tried_};
+    return FittedStudy{std::move(json), outcome->degrees, changes_of(from_, version), outcome->peak_bytes, tried_};
   }
 
   const Original& from_;
@@ -255,38 +260,44 @@ class Search {
 };
 
 // The study as it is, where the machine can run it whole.
-std::optional<Reduction> try_whole(const Original& from) {
+std::optional<FittedStudy> try_whole(const Original& from) {
   const StudyCase& one = *from.study_case;
   if (one.gpus > from.machine->ranks || one.topology.device.name != from.machine->device || one.documents.steps > 1) {
     return std::nullopt;
   }
   Json json = version_study(*from.study, one, *from.entry, from.batch,
-                            {"", from.degrees, one.model.layers, one.model.vocab, one.model.ffn, one.model.hidden,
+                            {nullptr, from.degrees, one.model.layers, one.model.vocab, one.model.ffn, one.model.hidden,
                              from.micro_batch, static_cast<std::int64_t>(from.batch.sequences.size()), 1, 1});
   const auto outcome = try_study(json, from.machine->virtual_ranks);
   if (!outcome) return std::nullopt;
   if (static_cast<double>(outcome->peak_bytes) > kUsablePart * static_cast<double>(from.machine->memory_bytes)) {
     return std::nullopt;
   }
-  return Reduction{std::move(json), outcome->degrees, {}, outcome->peak_bytes, 1};
+  return FittedStudy{std::move(json), outcome->degrees, {}, outcome->peak_bytes, 1};
 }
 
 }  // namespace
 
 std::string Change::text() const { return fmt::format("{} {} -> {}: {}", what, from, to, why); }
 
-tl::expected<Reduction, std::string> reduce_for_machine(const Study& study, const StudyCase& study_case,
-                                                        const StrategyEntry& entry, const MachineAtHand& machine) {
+tl::expected<FittedStudy, std::string> reduce_for_machine(const Study& study, const StudyCase& study_case,
+                                                          const StrategyEntry& entry, const MachineAtHand& machine) {
   const Strategy& strategy = *find_strategy(entry.name);
   // The layout of "best" would need the whole study simulated: its defaults stand for it.
   const Layout wanted = entry.layout.best ? Layout{} : entry.layout.degrees;
   const auto degrees = resolve_degrees(strategy.family, wanted, static_cast<int>(study_case.gpus),
                                        study_case.topology.gpus_per_node, study_case.model);
   if (!degrees) return tl::unexpected(degrees.error());
+  Json topology;
+  if (machine.device != study_case.topology.device.name) {
+    topology = topology_with(resolved_case_of(study, study_case.name)["topology"], study.file, machine.device);
+    if (topology.is_null()) return tl::unexpected("no topology has the device " + machine.device);
+  }
   const Original from{&study,          &study_case,
                       &entry,          &machine,
                       strategy.family, make_batch(study_case.documents, study_case.objective, 0),
-                      *degrees,        entry.micro_batch_sequences};
+                      *degrees,        entry.micro_batch_sequences,
+                      topology};
   if (auto whole = try_whole(from)) return std::move(*whole);
   Search search(from);
   if (auto found = search.run()) return std::move(*found);

@@ -31,7 +31,7 @@ struct Change {
   std::string text() const;  // "layers 32 -> 4: two a stage show every kernel"
 };
 
-struct Reduction {
+struct FittedStudy {
   Json study;  // study/1 with one case and one strategy; reads as `study_case`
   Degrees degrees;
   std::vector<Change> changes;  // empty: the study fits as it is
@@ -43,7 +43,7 @@ struct Reduction {
 inline constexpr double kUsablePart = 0.9;
 
 // The error is why no version runs: the strategy never applies, or the machine is too small even for the least one.
-tl::expected<Reduction, std::string> reduce_for_machine(const Study& study, const StudyCase& study_case,
-                                                        const StrategyEntry& entry, const MachineAtHand& machine);
+tl::expected<FittedStudy, std::string> reduce_for_machine(const Study& study, const StudyCase& study_case,
+                                                          const StrategyEntry& entry, const MachineAtHand& machine);
 
 }  // namespace longhaul

@@ -11,7 +11,7 @@
 namespace longhaul {
 namespace {
 
-constexpr std::size_t kExactPairs = 2500;
+constexpr std::size_t kExactPairs = 900;
 
 double median_of_sorted(const std::vector<double>& sorted) {
   const std::size_t half = sorted.size() / 2;
@@ -87,10 +87,16 @@ RatioInterval ratio_interval(std::span<const double> now, std::span<const double
       ratios.push_back(a / b);
     }
   }
-  std::sort(ratios.begin(), ratios.end());
-  const std::size_t k = mann_whitney_bound(now.size(), before.size(), (1 - confidence) / 2);
-  const std::size_t at = k > 0 ? k - 1 : 0;
-  return {median_of_sorted(ratios), ratios[at], ratios[ratios.size() - 1 - at], k > 0};
+  const std::size_t bound = mann_whitney_bound(now.size(), before.size(), (1 - confidence) / 2);
+  // Only four order statistics are needed: no full sort of n m ratios.
+  const auto nth = [&](std::size_t k) {
+    std::nth_element(ratios.begin(), ratios.begin() + static_cast<std::ptrdiff_t>(k), ratios.end());
+    return ratios[k];
+  };
+  const std::size_t at = bound > 0 ? bound - 1 : 0;
+  const std::size_t half = ratios.size() / 2;
+  const double centre = ratios.size() % 2 == 1 ? nth(half) : (nth(half - 1) + nth(half)) / 2;
+  return {centre, nth(at), nth(ratios.size() - 1 - at), bound > 0};
 }
 
 }  // namespace longhaul

@@ -33,7 +33,7 @@ struct RatioInterval {
 RatioInterval ratio_interval(std::span<const double> now, std::span<const double> before, double confidence);
 
 // The largest k for which P(U < k) <= tail, U the Mann-Whitney count of n and m values; 0: not even k = 1 does. Exact
-// for n m <= 2,500, by the normal approximation beyond. The k-th smallest and k-th largest pairwise ratio then bound
+// for n m <= 900, by the normal approximation beyond. The k-th smallest and k-th largest pairwise ratio then bound
 // the shift with tail on each side.
 std::size_t mann_whitney_bound(std::size_t n, std::size_t m, double tail);
 

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "sim/study/entry_run.h"
-#include "sim/study/find_entry.h"
 #include "validate/report/composed_step.h"
+#include "validate/report/prepared_run.h"
 
 namespace longhaul {
 namespace {
@@ -29,22 +28,15 @@ std::string why_left_out(const KeptRun& run) {
 
 tl::expected<JudgedRun, std::string> judge_run(const KeptRun& run, const std::string& file) {
   const auto refuse = [](const Errors& errors) { return tl::unexpected(errors.front().to_string()); };
-  const Expected<Study> study = parse_study(run.study, file, study_options());
-  if (!study) return refuse(study.error());
-  const Expected<FoundEntry> found = find_entry(*study, run.strategy, run.study_case);
-  if (!found) return refuse(found.error());
-  const Expected<CaseSetup> setup = set_up_case(*found->study_case, file);
-  if (!setup) return refuse(setup.error());
-  const tl::expected<Degrees, std::string> degrees = entry_degrees(*setup, *found->entry);
-  if (!degrees) return tl::unexpected(degrees.error());
-  const Planned planned = plan_entry(*setup, *found->entry, *degrees, 0);
-  if (!planned) return tl::unexpected(planned.error());
-  const Prediction prediction = predict_run(*setup, *planned);
+  const Expected<Prepared> prepared = prepare_run(run.study, file, run.strategy, run.study_case);
+  if (!prepared) return refuse(prepared.error());
+  const CaseSetup& setup = *(*prepared)->setup;
+  const Prediction prediction = predict_run(setup, (*prepared)->planned);
   const Errors faults = record_faults(prediction, run.record, {file, "/record"});
   if (!faults.empty()) return refuse(faults);
-  JudgedRun judged{file, "", degrees_text(*degrees), {}};
+  JudgedRun judged{file, "", degrees_text((*prepared)->degrees), {}};
   if (run.record.placement == RankPlacement::kVirtual) {
-    const ComposedStep composed = compose_step(*setup, prediction, run.record, kMeasuredConfidence);
+    const ComposedStep composed = compose_step(setup, prediction, run.record, kMeasuredConfidence);
     judged.comparison = compare_run(prediction, run.record, &composed);
   } else {
     judged.comparison = compare_run(prediction, run.record, nullptr);

@@ -118,8 +118,8 @@ Json gates_json(const ValidationReport& report) {
                       {"message", check.message}});
   }
   return {{"pass", passes(report)},
-          {"max_error", report.max_error},
-          {"max_slowdown", report.max_slowdown},
+          {"max_error", report.max_error ? Json(*report.max_error) : Json()},
+          {"max_slowdown", report.baseline.empty() ? Json() : Json(report.max_slowdown)},
           {"baseline", report.baseline.empty() ? Json() : Json(report.baseline)},
           {"remarks", report.gates.remarks},
           {"checks", std::move(checks)}};

@@ -20,7 +20,7 @@ struct ValidationReport {
   std::string layout;       // "cp 8"
   std::string calibration;  // what the predictions stand on, one line
   GateReport gates;
-  double max_error = kDefaultMaxError;
+  std::optional<double> max_error;  // as asked for
   double max_slowdown = kDefaultMaxSlowdown;
   std::string baseline;  // the file as the user named it; empty: none
   std::string baseline_date;

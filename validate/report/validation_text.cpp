@@ -19,13 +19,16 @@ std::vector<const GateCheck*> told_checks(const GateReport& gates) {
   return told;
 }
 
+// "allowed: 10 % prediction error, 4 % slow-down against FILE of 2026-11-30"; says so where nothing is limited.
 std::string limits_text(const ValidationReport& report) {
-  std::string text = fmt::format("allowed: {:g} % prediction error", 100 * report.max_error);
+  std::vector<std::string> limits;
+  if (report.max_error) limits.push_back(fmt::format("{:g} % prediction error", 100 * *report.max_error));
   if (!report.baseline.empty()) {
-    text += fmt::format(", {:g} % slow-down against {} of {}", 100 * report.max_slowdown, report.baseline,
-                        report.baseline_date);
+    limits.push_back(fmt::format("{:g} % slow-down against {} of {}", 100 * report.max_slowdown, report.baseline,
+                                 report.baseline_date));
   }
-  return text;
+  if (limits.empty()) return "no limits on times were asked for (--max-error, --baseline)";
+  return fmt::format("allowed: {}", fmt::join(limits, ", "));
 }
 
 std::string csv_section(const char* section, const std::vector<ComparedRow>& rows, double scale) {
@@ -60,7 +63,7 @@ std::string validation_text(const ValidationReport& report) {
             aligned_text(worst_table(of.worst));
     for (const std::string& line : trait_lines(of.worst)) text += "  " + line + "\n";
   }
-  text += "\nGates, " + limits_text(report) + "\n";
+  text += "\nGates; " + limits_text(report) + "\n";
   for (const std::string& line : report.gates.remarks) text += "  note: " + line + "\n";
   for (const GateCheck* check : told_checks(report.gates)) {
     text += fmt::format("  {} {}: {}\n", to_string(check->verdict), check->suite, check->message);

@@ -1,0 +1,279 @@
+// longhaul validate: one strategy's schedule run for real, beside what was predicted, with gates for CI.
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <sstream>
+
+#include "reports/double_trace.h"
+#include "sim/cli/output_folder.h"
+#include "sim/cli/validate_gpu.h"
+#include "sim/cli/validate_run.h"
+#include "sim/core/data_files.h"
+#include "sim/study/results_json.h"
+#include "validate/report/composed_step.h"
+#include "validate/report/double_timeline.h"
+#include "validate/report/validation_report.h"
+
+namespace longhaul {
+namespace {
+
+struct Options {
+  ValidateOptions run;
+  std::string baseline;
+  std::string max_error, max_slowdown;  // as given; empty: not given
+  std::string out, junit, markdown;
+  bool keep = false;
+};
+
+// What the options and the files that they name say, read together so that every fault is told at once.
+struct Input {
+  std::unique_ptr<StudyEntry> asked;
+  std::optional<KeptRun> record, baseline;
+  std::optional<double> max_error;
+  double max_slowdown = kDefaultMaxSlowdown;
+};
+
+void append(Errors& errors, const Errors& more) { errors.insert(errors.end(), more.begin(), more.end()); }
+
+// A fraction between 0 and 1; percents are the usual mistake.
+std::optional<double> fraction(const char* option, const std::string& text, Errors& errors) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  if (whole && value > 0 && value < 1) return value;
+  errors.push_back({"<command line>", option, fmt::format("is \"{}\"", text),
+                    "a fraction above 0 and below 1, like 0.05 for 5 %", ""});
+  return std::nullopt;
+}
+
+void check_combinations(const Options& options, Errors& errors) {
+  const auto fault = [&](const char* option, const char* message, const char* expected) {
+    errors.push_back({"<command line>", option, message, expected, ""});
+  };
+  if (!options.max_slowdown.empty() && options.baseline.empty()) {
+    fault("--max-slowdown", "limits nothing without a baseline", "--baseline FILE, an earlier run");
+  }
+  if (options.keep && options.run.device == "host") {
+    fault("--keep", "an emulation measures no device", "--device cuda, or no --keep");
+  }
+  if (options.run.record.empty()) return;
+  if (options.run.reduced) fault("--reduced", "a stored run is reduced already", "no --reduced beside --record");
+  if (options.keep) fault("--keep", "a stored run is kept already", "no --keep beside --record");
+  if (options.run.virtual_ranks > 0) {
+    fault("--virtual-ranks", "a stored run has the ranks that it has", "no --virtual-ranks beside --record");
+  }
+}
+
+Expected<Input> read_input(const Options& options) {
+  Input input;
+  Errors errors;
+  check_combinations(options, errors);
+  if (!options.max_error.empty()) input.max_error = fraction("--max-error", options.max_error, errors);
+  if (!options.max_slowdown.empty()) {
+    input.max_slowdown = fraction("--max-slowdown", options.max_slowdown, errors).value_or(kDefaultMaxSlowdown);
+  }
+  Expected<std::unique_ptr<StudyEntry>> asked = read_entry(options.run.entry);
+  if (asked) {
+    input.asked = std::move(*asked);
+  } else {
+    append(errors, asked.error());
+  }
+  if (input.asked && options.run.virtual_ranks > 0 && !options.run.reduced && options.run.record.empty() &&
+      options.run.virtual_ranks != input.asked->found.study_case->gpus) {
+    errors.push_back({"<command line>", "--virtual-ranks", fmt::format("is {}", options.run.virtual_ranks),
+                      fmt::format("{}, the study's GPUs, or --reduced", input.asked->found.study_case->gpus), ""});
+  }
+  const auto read = [&](const std::string& file, std::optional<KeptRun>& into) {
+    if (file.empty()) return;
+    Expected<KeptRun> run = read_kept_run(file);
+    if (run) {
+      into = std::move(*run);
+    } else {
+      append(errors, run.error());
+    }
+  };
+  read(options.run.record, input.record);
+  read(options.baseline, input.baseline);
+  if (!errors.empty()) return tl::unexpected(std::move(errors));
+  return input;
+}
+
+// A run, what was predicted for it, and what follows.
+struct Outcome {
+  ValidationReport report;
+  DoubleTimeline timeline;
+};
+
+Expected<Outcome> compare(const Options& options, const Input& input, const PreparedRun& prepared, const KeptRun& run) {
+  const CaseSetup& setup = *prepared.setup;
+  const Prediction prediction = predict_run(setup, prepared.planned);
+  // A kept run holds its record below the key of that name.
+  const bool bare = !options.run.record.empty() && run.study.is_null();
+  const std::string file = options.run.record.empty() ? "this run" : options.run.record;
+  Errors errors = record_faults(prediction, run.record, {file, bare ? "" : "/record"});
+  if (input.baseline) {
+    for (InputError error : baseline_faults(run.record, input.baseline->record, options.baseline)) {
+      if (!input.baseline->study.is_null()) error.path = "/record" + error.path;
+      errors.push_back(std::move(error));
+    }
+  }
+  if (!errors.empty()) return tl::unexpected(std::move(errors));
+
+  Outcome outcome;
+  ValidationReport& report = outcome.report;
+  std::optional<ComposedStep> composed;
+  if (run.record.placement == RankPlacement::kVirtual) {
+    composed.emplace(compose_step(setup, prediction, run.record, kMeasuredConfidence));
+  }
+  const ComposedStep* step = composed ? &*composed : nullptr;
+  report.comparison = compare_run(prediction, run.record, step);
+  if (run.origin != "measured") {
+    report.comparison.remarks.insert(
+        report.comparison.remarks.begin(),
+        run.origin.empty()
+            ? "a bare record: its file does not say whether a device was measured"
+            : fmt::format("this run is {}, not measured on a device: its times say nothing about one", run.origin));
+  }
+  report.layout = degrees_text(prepared.degrees);
+  report.calibration = setup.kernels.description();
+  report.max_error = input.max_error;
+  report.max_slowdown = input.max_slowdown;
+  gate_numerics(report.comparison, report.gates);
+  if (input.max_error) gate_prediction(report.comparison, *input.max_error, report.gates);
+  if (input.baseline) {
+    report.baseline = options.baseline;
+    report.baseline_date = input.baseline->record.identity.date;
+    gate_slowdown(run.record, input.baseline->record, input.max_slowdown, report.gates);
+  }
+  outcome.timeline = double_timeline(prediction, run.record, step);
+  return outcome;
+}
+
+std::string trace_text(const Outcome& outcome) {
+  std::ostringstream out;
+  const Comparison& of = outcome.report.comparison;
+  write_double_trace(out, {of.identity.study_case, of.strategy, of.placement == RankPlacement::kVirtual},
+                     outcome.timeline);
+  return out.str();
+}
+
+// The folder of kept runs, and a name that tells them apart.
+std::string kept_file(const KeptRun& run) {
+  const RunIdentity& identity = run.record.identity;
+  const std::string name = plain_file_name(
+      fmt::format("{}-{}-{}-{}x{}-{}-{:016x}", identity.study, identity.study_case, identity.strategy, run.record.ranks,
+                  to_string(run.record.placement), identity.date, identity.fingerprint));
+  return data_directory() + "/validate/data/runs/" + name + ".json";
+}
+
+void write_outputs(const Options& options, const Outcome& outcome, const KeptRun& run) {
+  const ValidationReport& report = outcome.report;
+  if (!options.out.empty()) {
+    OutputFolder output(options.out);
+    output.add("validation.json", results_text(validation_json(report)));
+    output.add("validation.md", validation_markdown(report));
+    output.add("junit.xml", validation_junit(report));
+    output.add("timelines.trace.json", trace_text(outcome));
+    if (options.run.record.empty()) output.add("run-record.json", kept_run_text(run));
+    output.commit();
+  }
+  if (!options.junit.empty()) write_file(options.junit, "--junit", validation_junit(report));
+  if (!options.markdown.empty()) write_file(options.markdown, "--markdown", validation_markdown(report));
+  if (options.keep) {
+    const std::string file = kept_file(run);
+    std::filesystem::create_directories(std::filesystem::path(file).parent_path());
+    write_file(file, "LONGHAUL_DATA", kept_run_text(run));
+    say(options.run.entry.global, "kept: " + file);
+  }
+}
+
+// A run that a fault ended: what was measured before is kept, the fault is the one line.
+int ended_early(const Options& options, const KeptRun& run) {
+  const RunFailure& failure = run.record.failure;
+  std::string kept;
+  if (!options.out.empty() && options.run.record.empty()) {
+    OutputFolder output(options.out);
+    output.add("run-record.json", kept_run_text(run));
+    output.commit();
+    kept = fmt::format("; what was measured before stands in {}/run-record.json", options.out);
+  }
+  return cannot(fmt::format("the run ended early ({}): {}{}{}", failure.kind, failure.message,
+                            failure.op.empty() ? "" : ", at " + failure.op, kept));
+}
+
+int finish(const Options& options, const Input& input, const PreparedRun& prepared, const KeptRun& run) {
+  if (!run.record.failure.kind.empty()) return ended_early(options, run);
+  const Expected<Outcome> outcome = compare(options, input, prepared, run);
+  if (!outcome) {
+    // A fresh run is not lost because its baseline does not match.
+    if (options.run.record.empty() && !options.out.empty()) {
+      OutputFolder output(options.out);
+      output.add("run-record.json", kept_run_text(run));
+      output.commit();
+    }
+    return wrong_input(outcome.error());
+  }
+  write_outputs(options, *outcome, run);
+  const ValidationReport& report = outcome->report;
+  const Format format = options.run.entry.global.format();
+  if (format == Format::kJson) print(results_text(validation_json(report)));
+  if (format == Format::kCsv) print(validation_csv(report));
+  if (format == Format::kTable) print(validation_text(report));
+  return passes(report) ? kExitDone : kExitFailed;
+}
+
+int run_validate(const Options& options) {
+  const Expected<Input> input = read_input(options);
+  if (!input) return wrong_input(input.error());
+  if (!options.out.empty()) probe_output_folder(options.out);
+  if (input->record) {
+    const Expected<Prepared> prepared = prepare_recorded(*input->asked, *input->record, options.run);
+    if (!prepared) return wrong_input(prepared.error());
+    return finish(options, *input, **prepared, *input->record);
+  }
+  if (options.run.device == "cuda") {
+    if (const auto missing = missing_for_gpu()) return cannot(*missing);
+  }
+  const Expected<FreshRun> fresh = run_on_this_machine(*input->asked, options.run);
+  if (!fresh) return wrong_input(fresh.error());
+  return finish(options, *input, *fresh->prepared, fresh->run);
+}
+
+}  // namespace
+
+void add_validate(CLI::App& app, Action& action) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("validate", "Run a schedule for real and compare with the prediction and an earlier run");
+  command->add_flag("--reduced", options->run.reduced, "Fewer ranks, layers and tokens, so that it fits this machine");
+  command->add_option("--device", options->run.device, "cuda, or host: a very small emulation on the CPU")
+      ->check(CLI::IsMember({"cuda", "host"}))
+      ->capture_default_str();
+  command
+      ->add_option("--virtual-ranks", options->run.virtual_ranks,
+                   "So many ranks on one GPU: kernels are measured, communication is the model's")
+      ->check(CLI::Range(1, 64));
+  command->add_option("--record", options->run.record, "A stored run in place of a device: compare and gate only");
+  command->add_option("--baseline", options->baseline, "An earlier run of the same schedule to gate against");
+  command->add_option("--max-error", options->max_error, "Gate: largest prediction error, a fraction (0.1 is 10 %)");
+  command->add_option("--max-slowdown", options->max_slowdown,
+                      "Gate: largest slow-down against the baseline, a fraction (default 0.04)");
+  command->add_option("--repeats", options->run.repeats, "Timed repeats (default 20; 3 on the host)")
+      ->check(CLI::Range(1, 10'000));
+  command->add_option("--warmups", options->run.warmups, "Repeats before those")
+      ->check(CLI::Range(0, 1'000))
+      ->capture_default_str();
+  command->add_option("--out", options->out,
+                      "Folder for validation.json, validation.md, junit.xml, the trace and the run's record");
+  command->add_option("--junit", options->junit, "File for the gates as JUnit XML");
+  command->add_option("--markdown", options->markdown, "File for the summary as Markdown");
+  command->add_flag("--keep", options->keep, "Keep the run in validate/data/runs, for longhaul accuracy --table runs");
+  add_entry_options(*command, options->run.entry,
+                    "longhaul validate four-way-h200 --strategy flashcp --reduced --baseline last.json --out out");
+  command->callback([&action, options] { action = [options] { return run_validate(*options); }; });
+}
+
+}  // namespace longhaul

@@ -1,0 +1,252 @@
+#include "sim/cli/validate_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+
+#include "sim/cli/validate_gpu.h"
+#include "sim/cli/validate_numerics.h"
+#include "sim/core/invariant.h"
+#include "sim/strategies/registry.h"
+#include "sim/study/entry_run.h"
+#include "sim/study/reduce.h"
+#include "sim/study/results_json.h"
+#include "validate/cpu/verify.h"
+#include "validate/device/device_executor.h"
+#include "validate/device/host_device.h"
+#include "validate/report/reduced_study.h"
+#include "validate/report/reduction.h"
+#include "validate/report/units.h"
+
+namespace longhaul {
+namespace {
+
+constexpr int kVirtualRanks = 8;  // where the study has more and one GPU must do
+constexpr int kHostRanks = 4;
+constexpr std::int64_t kHostTokens = 512;  // of a step emulated in double precision
+constexpr double kHostFlops = 1e12;
+constexpr std::int64_t kNoMemoryLimit = std::int64_t{1} << 62;
+
+std::string today() {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  return fmt::format("{:04}-{:02}-{:02}", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday);
+}
+
+// What the study becomes for this machine.
+struct Chosen {
+  Json study;
+  std::vector<std::string> reductions;
+};
+
+Chosen choose_study(const StudyEntry& asked, const MachineAtHand& machine, bool reduced) {
+  const StudyCase& study_case = *asked.found.study_case;
+  const StrategyEntry& entry = *asked.found.entry;
+  if (!reduced) return {asked.study.resolved, {}};
+  const auto reduction = reduce_for_machine(asked.study, study_case, entry, machine);
+  if (!reduction) {
+    throw LimitError(fmt::format("{} cannot be made to fit this machine: {}", entry.label, reduction.error()));
+  }
+  Chosen chosen{reduction->study, {}};
+  for (const Change& change : reduction->changes) chosen.reductions.push_back(change.text());
+  return chosen;
+}
+
+// The host computes in double precision: the sizes of `longhaul verify`, fewer tokens still.
+Expected<Chosen> shrink_for_host(Chosen chosen, const std::string& file) {
+  const Expected<Study> study = parse_study(chosen.study, file, study_options());
+  if (!study) return tl::unexpected(study.error());
+  const StudyCase& from = study->cases.front();
+  const auto stages = static_cast<int>(from.model.layers);
+  const ModelShape model = reduce_model(from.model, stages);
+  const Batch batch = make_batch(from.documents, from.objective, 0);
+  Json& one = chosen.study.contains("cases") ? chosen.study["cases"][0] : chosen.study;
+  one["model"] = model_config(model);
+  one["documents"] = {{"explicit", reduce_documents(batch, kHostTokens)}};
+  chosen.reductions.push_back(
+      fmt::format("head_dim {} -> {}, hidden {} -> {}, vocabulary {} -> {}, tokens {} -> at most "
+                  "{}: the host emulates in double precision",
+                  from.model.head_dim, model.head_dim, from.model.hidden, model.hidden, from.model.vocab, model.vocab,
+                  batch.tokens(), kHostTokens));
+  return chosen;
+}
+
+RunIdentity identity_of(const StudyEntry& asked, const PreparedRun& prepared, const RunIdentity& measured) {
+  RunIdentity identity = measured;
+  identity.study = prepared.study.name;
+  identity.study_case = prepared.study_case->name;
+  identity.strategy = prepared.entry->label;
+  identity.study_file = asked.study.file;
+  identity.reductions = prepared.reductions;
+  identity.date = today();
+  identity.version = longhaul_version();
+  return identity;
+}
+
+FreshRun execute(const StudyEntry& asked, Prepared prepared, const std::vector<Device*>& devices, Transport& transport,
+                 const MakeDevice& make_device, const ExecutorOptions& options, const char* origin) {
+  const DevicePlan plan(*prepared->planned.schedule);
+  const NumericsCheck numerics(*prepared, make_device, options);
+  KeptRun run;
+  run.origin = origin;
+  run.record = run_on_devices(plan, devices, transport, options, numerics.wish(),
+                              [&](const StepOutcome& outcome, RunRecord& record) { numerics.judge(outcome, record); });
+  run.record.identity = identity_of(asked, *prepared, run.record.identity);
+  run.study = prepared->study_json;
+  run.study_case = prepared->study_case->name;
+  run.strategy = prepared->entry->label;
+  return {std::move(prepared), std::move(run)};
+}
+
+ExecutorOptions executor_options(const ValidateOptions& options, int repeats) {
+  ExecutorOptions executor;
+  executor.warmups = options.warmups;
+  executor.repeats = options.repeats > 0 ? options.repeats : repeats;
+  return executor;
+}
+
+Expected<FreshRun> run_on_host(const StudyEntry& asked, const ValidateOptions& options) {
+  constexpr int kRepeats = 3;
+  MachineAtHand machine;
+  machine.device = asked.found.study_case->topology.device.name;
+  machine.ranks = options.virtual_ranks > 0 ? options.virtual_ranks : kHostRanks;
+  machine.virtual_ranks = true;
+  machine.memory_bytes = kNoMemoryLimit;
+  Chosen chosen = choose_study(asked, machine, options.reduced);
+  if (options.reduced) {
+    Expected<Chosen> small = shrink_for_host(std::move(chosen), asked.study.file);
+    if (!small) return tl::unexpected(small.error());
+    chosen = std::move(*small);
+  }
+  Expected<Prepared> prepared =
+      prepare_run(chosen.study, asked.study.file, asked.found.entry->label, asked.found.study_case->name);
+  if (!prepared) return tl::unexpected(prepared.error());
+  (*prepared)->reductions = chosen.reductions;
+  const double flops = schedule_flops(*(*prepared)->planned.schedule);
+  if (flops > kHostFlops) {
+    throw LimitError(
+        fmt::format("the host emulates up to {:.0e} FLOP, this step takes {:.1e}; use --reduced", kHostFlops, flops));
+  }
+  HostDevice device;
+  VirtualTransport transport;
+  const std::vector<Device*> devices(static_cast<std::size_t>((*prepared)->degrees.ranks()), &device);
+  return execute(
+      asked, std::move(*prepared), devices, transport, [] { return std::make_unique<HostDevice>(); },
+      executor_options(options, kRepeats), "emulated");
+}
+
+// Ranks and devices: as many GPUs as ranks where they are there, else virtual ranks on the first one.
+MachineAtHand gpus_at_hand(const StudyEntry& asked, const ValidateOptions& options, const HardwareInfo& hardware,
+                           std::int64_t free_bytes, int gpus) {
+  MachineAtHand machine;
+  machine.device = shipped_device_of(hardware.device);
+  if (machine.device.empty()) {
+    throw LimitError(fmt::format("no device of topologies/devices is \"{}\": describe it there, or take another GPU",
+                                 hardware.device));
+  }
+  const auto wanted = static_cast<int>(std::min<std::int64_t>(asked.found.study_case->gpus, 1 << 20));
+  machine.virtual_ranks = options.virtual_ranks > 0 || gpus == 1 || !can_join_gpus();
+  machine.ranks = !machine.virtual_ranks ? gpus : options.virtual_ranks > 0 ? options.virtual_ranks : kVirtualRanks;
+  if (!options.reduced) machine.ranks = wanted;
+  machine.memory_bytes = free_bytes;
+  return machine;
+}
+
+void require_same_device(const StudyEntry& asked, const MachineAtHand& machine, bool reduced) {
+  const std::string& wanted = asked.found.study_case->topology.device.name;
+  if (reduced || wanted == machine.device) return;
+  throw LimitError(fmt::format("the study's GPUs are {}, this machine's {}; --reduced predicts for this machine's",
+                               wanted, machine.device));
+}
+
+// Bytes that the fullest device must give before anything runs.
+std::int64_t planned_bytes(const DevicePlan& plan, bool virtual_ranks) {
+  std::int64_t bytes = 0;
+  for (std::int32_t rank = 0; rank < plan.ranks(); ++rank) {
+    const std::int64_t one = plan.need(rank).total();
+    bytes = virtual_ranks ? bytes + one : std::max(bytes, one);
+  }
+  return bytes;
+}
+
+Expected<FreshRun> run_on_gpus(const StudyEntry& asked, const ValidateOptions& options) {
+  constexpr int kRepeats = 20;
+  constexpr int kAttempts = 4;
+  const MakeDevice one_gpu = [] { return make_gpu(0); };
+  const int gpus = visible_gpu_count();
+  HardwareInfo hardware;
+  std::int64_t free_bytes = 0;
+  {
+    const std::unique_ptr<Device> first = make_gpu(0);
+    hardware = first->hardware();
+    free_bytes = first->free_bytes();
+  }
+  MachineAtHand machine = gpus_at_hand(asked, options, hardware, free_bytes, gpus);
+  require_same_device(asked, machine, options.reduced);
+  // The arena has gaps that the simulator does not know: where they do not fit, a smaller version is taken.
+  for (int attempt = 1;; ++attempt) {
+    const Chosen chosen = choose_study(asked, machine, options.reduced);
+    Expected<Prepared> prepared =
+        prepare_run(chosen.study, asked.study.file, asked.found.entry->label, asked.found.study_case->name);
+    if (!prepared) return tl::unexpected(prepared.error());
+    (*prepared)->reductions = chosen.reductions;
+    const int ranks = (*prepared)->degrees.ranks();
+    if (!machine.virtual_ranks && ranks > gpus) {
+      throw LimitError(fmt::format("{} ranks, {} GPUs here; use --reduced or --virtual-ranks {}", ranks, gpus, ranks));
+    }
+    const std::int64_t bytes = planned_bytes(DevicePlan(*(*prepared)->planned.schedule), machine.virtual_ranks);
+    if (bytes > free_bytes) {
+      if (options.reduced && attempt < kAttempts) {
+        machine.memory_bytes = machine.memory_bytes / 10 * 8;
+        continue;
+      }
+      throw LimitError(fmt::format("the step needs {} of the {} that are free on the GPU{}",
+                                   bytes_text(static_cast<double>(bytes)), bytes_text(static_cast<double>(free_bytes)),
+                                   options.reduced ? "" : "; use --reduced"));
+    }
+    const ExecutorOptions executor = executor_options(options, kRepeats);
+    if (machine.virtual_ranks) {
+      const std::unique_ptr<Device> gpu = make_gpu(0);
+      VirtualTransport transport;
+      const std::vector<Device*> devices(static_cast<std::size_t>(ranks), gpu.get());
+      return execute(asked, std::move(*prepared), devices, transport, one_gpu, executor, "measured");
+    }
+    const GpuTeam team = make_gpu_team(*(*prepared)->planned.schedule);
+    std::vector<Device*> devices;
+    for (const auto& device : team.devices) devices.push_back(device.get());
+    return execute(asked, std::move(*prepared), devices, *team.transport, one_gpu, executor, "measured");
+  }
+}
+
+}  // namespace
+
+Expected<Prepared> prepare_recorded(const StudyEntry& asked, const KeptRun& run, const ValidateOptions& options) {
+  Errors errors;
+  const std::string& label = asked.found.entry->label;
+  const std::string& study_case = asked.found.study_case->name;
+  const auto expect = [&](const char* path, const std::string& is, const std::string& wanted) {
+    if (is == wanted) return;
+    errors.push_back({options.record, path, fmt::format("is \"{}\"", is),
+                      fmt::format("\"{}\", as on the command line", wanted), nearest_name(is, {wanted})});
+  };
+  const bool bare = run.study.is_null();
+  if (!bare && run.study.contains("name") && run.study["name"].is_string()) {
+    expect("/study/name", run.study["name"].get<std::string>(), asked.study.name);
+  }
+  expect(bare ? "/identity/study_case" : "/case", run.study_case, study_case);
+  expect(bare ? "/identity/strategy" : "/strategy", run.strategy, label);
+  if (!errors.empty()) return tl::unexpected(std::move(errors));
+  Expected<Prepared> prepared =
+      prepare_run(bare ? asked.study.resolved : run.study, bare ? asked.study.file : options.record, label, study_case);
+  if (prepared) (*prepared)->reductions = run.record.identity.reductions;
+  return prepared;
+}
+
+Expected<FreshRun> run_on_this_machine(const StudyEntry& asked, const ValidateOptions& options) {
+  return options.device == "host" ? run_on_host(asked, options) : run_on_gpus(asked, options);
+}
+
+}  // namespace longhaul

@@ -1,0 +1,187 @@
+// `longhaul validate` as a user runs it: without a GPU, with stored runs, with wrong input, emulated on the host.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/cli/command_line.h"
+#include "tests/unit/report/small_case.h"
+
+namespace longhaul::command_line {
+namespace {
+
+using testing::HasSubstr;
+
+struct Files {
+  std::string study = write("small.json", small_study(R"(["flashcp", "dpp", "ulysses"])").dump(2));
+  std::string record = write("run.json", run(1, 20));
+  std::string same = write("same.json", run(1, 20));
+  std::string slow = write("slow.json", run(1.08, 20));
+
+  // Attention forward `slow` times as long, 1 % noise of every call.
+  static std::string run(double slow, int repeats) {
+    const Prepared prepared = small_case();
+    const Prediction prediction = predict_run(*prepared->setup, prepared->planned);
+    static std::uint64_t seed = 0;
+    Noise noise;
+    noise.call = 0.01;
+    return kept_run_text(
+        kept_synthetic(*prepared, synthetic_run(prediction, noise, repeats, ++seed, [&](const PredictedOp& op) {
+          return op.kind == OpKind::kAttention && op.pass == Pass::kForward ? slow : 1.0;
+        })));
+  }
+};
+
+const Files& files() {
+  static const Files made;
+  return made;
+}
+
+std::string validate(const std::string& more) { return "validate " + files().study + " --strategy flashcp " + more; }
+
+TEST(Validate, WithoutAGpuItSaysWhatIsMissing) {
+  const Output output = longhaul(validate(""));
+  EXPECT_EQ(output.code, 3) << output.err;
+  EXPECT_THAT(output.err, HasSubstr("--record FILE"));
+  EXPECT_THAT(output.err, HasSubstr("--device host"));
+  EXPECT_EQ(output.out, "");
+}
+
+TEST(Validate, AStoredRunIsCompared) {
+  const Output output = longhaul(validate("--record run.json"));
+  EXPECT_EQ(output.code, 0) << output.err;
+  EXPECT_THAT(output.out, HasSubstr("flashcp, cp 4, on 4 virtual ranks of one synthetic, 20 repeats, 2026-01-02"));
+  EXPECT_THAT(output.out, HasSubstr("note: this run is synthetic, not measured on a device"));
+  EXPECT_THAT(output.out, HasSubstr("communication was not measured"));
+  EXPECT_THAT(output.out, HasSubstr("attention backward"));
+  EXPECT_THAT(output.out, HasSubstr("The 10 worst ops by |predicted - measured|"));
+  const Output again = longhaul(validate("--record run.json"));
+  EXPECT_EQ(again.out, output.out);
+}
+
+TEST(Validate, ASlowKernelFailsTheGateAndIsNamed) {
+  const Output same = longhaul(validate("--record same.json --baseline run.json"));
+  EXPECT_EQ(same.code, 0) << same.out;
+  const Output slow = longhaul(validate("--record slow.json --baseline run.json --junit junit.xml --markdown sum.md"));
+  EXPECT_EQ(slow.code, 1) << slow.out;
+  EXPECT_THAT(slow.out, HasSubstr("FAIL slow-down: attention (forward): +"));
+  EXPECT_THAT(read(scratch() / "junit.xml"), HasSubstr("<failure type=\"slow-down\""));
+  EXPECT_THAT(read(scratch() / "sum.md"), HasSubstr("**FAIL** slow-down: attention (forward)"));
+  const Output wide = longhaul(validate("--record slow.json --baseline run.json --max-slowdown 0.2"));
+  EXPECT_EQ(wide.code, 0) << wide.out;
+}
+
+TEST(Validate, PredictionErrorsAreGatedWhereAsked) {
+  const Output fine = longhaul(validate("--record run.json --max-error 0.05"));
+  EXPECT_EQ(fine.code, 0) << fine.out;
+  const Output tight = longhaul(validate("--record slow.json --max-error 0.03"));
+  EXPECT_EQ(tight.code, 1) << tight.out;
+  EXPECT_THAT(tight.out, HasSubstr("FAIL prediction: attention forward: predicted "));
+}
+
+TEST(Validate, FormsAndFilesAgree) {
+  const Output output = longhaul(validate("--record slow.json --baseline run.json --out results --format json"));
+  EXPECT_EQ(output.code, 1);
+  EXPECT_EQ(read(scratch() / "results/validation.json"), output.out);
+  const Json json = Json::parse(output.out);
+  EXPECT_EQ(json["schema"], "validation/1");
+  EXPECT_FALSE(json["gates"]["pass"]);
+  EXPECT_EQ(json["step"]["source"], "composed");
+  EXPECT_THAT(read(scratch() / "results/validation.md"), HasSubstr("## longhaul validate: flashcp"));
+  EXPECT_THAT(read(scratch() / "results/junit.xml"), HasSubstr("<testsuites"));
+  const Json trace = Json::parse(read(scratch() / "results/timelines.trace.json"));
+  EXPECT_GT(trace["traceEvents"].size(), 100U);
+  const Output csv = longhaul(validate("--record slow.json --format csv"));
+  EXPECT_THAT(csv.out, HasSubstr("kind_ms,attention forward,measured,"));
+}
+
+TEST(Validate, EveryWrongInputAtOnce) {
+  const Output output = longhaul("validate " + files().study +
+                                 " --strategy flashpc --max-error 5 --max-slowdown -1 --baseline none.json "
+                                 "--record run.json --reduced --out wrong --keep");
+  EXPECT_EQ(output.code, 2);
+  EXPECT_EQ(output.out, "");
+  EXPECT_THAT(output.err, HasSubstr("--strategy: the study has no strategy \"flashpc\""));
+  EXPECT_THAT(output.err, HasSubstr("did you mean \"flashcp\"?"));
+  EXPECT_THAT(output.err, HasSubstr("<command line>: --max-error: is \"5\"; expected a fraction above 0 and below 1, "
+                                    "like 0.05 for 5 %"));
+  EXPECT_THAT(output.err, HasSubstr("<command line>: --max-slowdown: is \"-1\""));
+  EXPECT_THAT(output.err, HasSubstr("none.json"));
+  EXPECT_THAT(output.err, HasSubstr("--reduced: a stored run is reduced already"));
+  EXPECT_THAT(output.err, HasSubstr("--keep: a stored run is kept already"));
+  EXPECT_FALSE(std::filesystem::exists(scratch() / "wrong"));
+}
+
+TEST(Validate, ALimitWithoutABaselineIsWrong) {
+  const Output output = longhaul(validate("--record run.json --max-slowdown 0.05"));
+  EXPECT_EQ(output.code, 2);
+  EXPECT_THAT(output.err, HasSubstr("--max-slowdown: limits nothing without a baseline; expected --baseline FILE"));
+}
+
+TEST(Validate, FewerVirtualRanksThanGpusNeedReduced) {
+  const Output output = longhaul(validate("--device host --virtual-ranks 2"));
+  EXPECT_EQ(output.code, 2);
+  EXPECT_THAT(output.err, HasSubstr("--virtual-ranks: is 2; expected 4, the study's GPUs, or --reduced"));
+}
+
+TEST(Validate, ARunOfAnotherStrategyOrBaseline) {
+  const Output other = longhaul("validate " + files().study + " --strategy ulysses --record run.json");
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.err,
+              HasSubstr("run.json: /strategy: is \"flashcp\"; expected \"ulysses\", as on the command line"));
+  Json foreign = Json::parse(read(scratch() / files().record));
+  foreign["record"]["identity"]["study"] = "theirs";
+  foreign["record"]["hardware"]["device"] = "another";
+  write("foreign.json", foreign.dump());
+  const Output baseline = longhaul(validate("--record run.json --baseline foreign.json --out foreign"));
+  EXPECT_EQ(baseline.code, 2);
+  EXPECT_THAT(baseline.err, HasSubstr("foreign.json: /record/identity/study: is a run of study \"theirs\"; expected "
+                                      "\"small\""));
+  EXPECT_THAT(baseline.err, HasSubstr("foreign.json: /record/hardware/device: is a run of device \"another\""));
+  EXPECT_FALSE(std::filesystem::exists(scratch() / "foreign"));
+}
+
+TEST(Validate, ARecordThatLacksOps) {
+  Json run = Json::parse(read(scratch() / files().record));
+  run["record"]["ops"].erase(0);
+  write("lacking.json", run.dump());
+  const Output output = longhaul(validate("--record lacking.json"));
+  EXPECT_EQ(output.code, 2);
+  EXPECT_THAT(output.err, HasSubstr("lacking.json: /record/ops: lacks op 0 of rank 0")) << output.err;
+}
+
+TEST(Validate, ARunThatEndedEarlyIsToldInOneLine) {
+  Json run = Json::parse(read(scratch() / files().record));
+  run["record"]["failure"] = {
+      {"kind", "hang"},  {"message", "stream 3 did not end"}, {"rank", 2}, {"position", 17}, {"op", "rank 2, op 17"},
+      {"kernel", "nccl"}};
+  write("hung.json", run.dump());
+  const Output output = longhaul(validate("--record hung.json"));
+  EXPECT_EQ(output.code, 3) << output.err;
+  EXPECT_THAT(output.err, HasSubstr("the run ended early (hang): stream 3 did not end"));
+}
+
+TEST(Validate, TheHostEmulatesASmallVersion) {
+  const Output output =
+      longhaul(validate("--device host --reduced --virtual-ranks 2 --repeats 1 --warmups 0 --out host"));
+  EXPECT_EQ(output.code, 0) << output.out << output.err;
+  EXPECT_THAT(output.out, HasSubstr("note: this run is emulated, not measured on a device"));
+  EXPECT_THAT(output.out, HasSubstr("reduced: cp 4 -> 2: 2 virtual ranks here"));
+  EXPECT_THAT(output.out, HasSubstr("dQ"));
+  // What it wrote is a run that can be given back.
+  const Output again = longhaul(validate("--record host/run-record.json"));
+  EXPECT_EQ(again.code, 0) << again.err;
+  const Output keep = longhaul(validate("--device host --reduced --keep"));
+  EXPECT_EQ(keep.code, 2);
+  EXPECT_THAT(keep.err, HasSubstr("--keep: an emulation measures no device"));
+}
+
+TEST(Validate, AccuracyOfRunsLeavesOutWhatNoDeviceRan) {
+  std::filesystem::create_directories(scratch() / "runs");
+  write("runs/a.json", read(scratch() / files().record));
+  const Output output = longhaul("accuracy --table runs --runs runs");
+  EXPECT_EQ(output.code, 0) << output.err;
+  EXPECT_THAT(output.out, HasSubstr("left out: a.json: synthetic: made for tests"));
+  EXPECT_THAT(output.out, HasSubstr("nothing has been compared with a device yet"));
+}
+
+}  // namespace
+}  // namespace longhaul::command_line
