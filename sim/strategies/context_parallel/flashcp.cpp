@@ -322,6 +322,7 @@ tl::expected<CpPlan, std::string> plan_flashcp_by_time(std::span<const PlannedDo
   if (auto reason = refusal(documents, ranks, options)) return tl::unexpected(*reason);
   std::vector<CpPlan> plans;
   std::vector<double> imbalances;
+  std::vector<std::int64_t> shards;
   std::vector<std::int64_t> balanced;  // counts at which equalising alone meets the limit: there is nothing to swap
   for (std::size_t i = 0; i < search.rules.size(); ++i) {
     FlashCpOptions of_rule = options;
@@ -334,7 +335,9 @@ tl::expected<CpPlan, std::string> plan_flashcp_by_time(std::span<const PlannedDo
       if (swaps && std::find(balanced.begin(), balanced.end(), count) != balanced.end()) continue;
       std::optional<CpPlan> plan = try_build(problem, count);
       if (!plan) continue;
-      imbalances.push_back(cp_loads(*plan).imbalance);
+      const CpLoads loads = cp_loads(*plan);
+      imbalances.push_back(loads.imbalance);
+      shards.push_back(loads.shards);
       plans.push_back(std::move(*plan));
       const bool met = options.count_per_doc_pairs && imbalances.back() <= options.imbalance_limit;
       if (of_rule.cut_rule == FlashCutRule::kEqualise && met) balanced.push_back(count);
@@ -346,13 +349,14 @@ tl::expected<CpPlan, std::string> plan_flashcp_by_time(std::span<const PlannedDo
   // The best of them; and the best few with few shards, refined by exchanges within the limit (one that is over it must
   // come down to it): the least score need not lead to the least refined one.
   std::size_t index = least(plans, allowed, score);
+  if (*std::min_element(shards.begin(), shards.end()) > kMostRefinedShards) return std::move(plans[index]);
   CpPlan best = plans[index];
   double best_score = score(best);
   const double free = search.limit_binds ? limit : std::numeric_limits<double>::infinity();
   for (const bool within : {true, false}) {
     std::vector<bool> starts;
     for (std::size_t i = 0; i < plans.size(); ++i) {
-      starts.push_back(allowed[i] == within && cp_loads(plans[i]).shards <= kMostRefinedShards);
+      starts.push_back(allowed[i] == within && shards[i] <= kMostRefinedShards);
     }
     for (int start = 0; start < kRefinedStarts; ++start) {
       index = least(plans, starts, score);

@@ -6,12 +6,12 @@
 namespace longhaul {
 namespace {
 
-constexpr std::int64_t kMostTrials = 4'000;   // scored
+constexpr std::int64_t kMostTrials = 16'000;  // scored
 constexpr std::int64_t kMostLooks = 200'000;  // exchanges looked at
 // Weights of evenness beside the score: of a score alone, exchanges between ranks that are equally slow gain nothing.
 constexpr double kPairsWeight = 0.02, kSentWeight = 0.02;
 constexpr double kOverWeight = 2;    // of imbalance above the limit
-constexpr int kHalvings = 4;         // sizes tried: the shorter shard, its half, ...
+constexpr int kHalvings = 8;         // sizes tried: the shorter shard, its half, ...
 constexpr double kLeastGain = 1e-4;  // of the score; smaller gains are not worth a longer list of shards
 
 // A head (or tail) of `tokens` of a shard; what is left of it.
