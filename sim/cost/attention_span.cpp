@@ -74,8 +74,8 @@ double list_schedule(const std::vector<double>& reversed, int multiprocessors) {
 }  // namespace
 
 double attention_span(const AttentionWork& work, const AttentionItems& items, int multiprocessors) {
-  LH_ASSERT(work.pieces >= 1 && items.heads >= 1 && multiprocessors >= 1, "a span of {} pieces, {} heads, {} processors",
-            work.pieces, items.heads, multiprocessors);
+  LH_ASSERT(work.pieces >= 1 && items.heads >= 1 && multiprocessors >= 1,
+            "a span of {} pieces, {} heads, {} processors", work.pieces, items.heads, multiprocessors);
   const std::int64_t count = (items.forward ? work.q_tiles : work.k_tiles) * items.heads;
   const double visited = items.forward        ? work.forward_tiles
                          : items.skips_masked ? work.backward_tiles
@@ -83,8 +83,8 @@ double attention_span(const AttentionWork& work, const AttentionItems& items, in
   const double total = as_double(items.heads) * visited * items.tiles_a_tile + kItemTiles * as_double(count);
   const std::int64_t rounds = std::max<std::int64_t>(0, count / multiprocessors - kRoundsAtTheEnd);
   const std::int64_t most = count - rounds * multiprocessors;
-  const std::vector<double> end = items.order == ItemOrder::kGrid ? grid_end(work, items, most)
-                                                                  : longest_first_end(work, items, most);
+  const std::vector<double> end =
+      items.order == ItemOrder::kGrid ? grid_end(work, items, most) : longest_first_end(work, items, most);
   double of_end = 0;
   for (const double cost : end) of_end += cost;
   const double span = std::max(0.0, total - of_end) / multiprocessors + list_schedule(end, multiprocessors);

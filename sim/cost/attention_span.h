@@ -24,9 +24,9 @@ enum class ItemOrder : std::uint8_t { kGrid, kLongestFirst };
 
 struct AttentionItems {
   bool forward = true;
-  bool skips_masked = true;      // backward: key tiles visit no query tile that is masked whole
-  std::int64_t heads = 1;        // items a tile
-  double tiles_a_tile = 1;       // query heads that one item goes through (backward of our kernels: a key head's)
+  bool skips_masked = true;  // backward: key tiles visit no query tile that is masked whole
+  std::int64_t heads = 1;    // items a tile
+  double tiles_a_tile = 1;   // query heads that one item goes through (backward of our kernels: a key head's)
   ItemOrder order = ItemOrder::kGrid;
 };
 

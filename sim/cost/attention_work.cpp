@@ -105,10 +105,10 @@ void AttentionWork::add(const AttentionPieceSize& piece) {
   pairs += as_double(piece.pairs);
   all_pairs += as_double(piece.q_rows) * as_double(piece.k_rows);
   const double density = as_double(piece.pairs) / (as_double(piece.q_rows) * as_double(piece.k_rows));
-  forward_pairs += as_double(in_tiles.q_tiles) * kTile * kTile *
-                   visited(density * as_double(piece.k_rows), in_tiles.k_tiles);
-  backward_pairs += as_double(in_tiles.k_tiles) * kTile * kTile *
-                    visited(density * as_double(piece.q_rows), in_tiles.q_tiles);
+  forward_pairs +=
+      as_double(in_tiles.q_tiles) * kTile * kTile * visited(density * as_double(piece.k_rows), in_tiles.k_tiles);
+  backward_pairs +=
+      as_double(in_tiles.k_tiles) * kTile * kTile * visited(density * as_double(piece.q_rows), in_tiles.q_tiles);
   forward_tiles += in_tiles.forward_tiles();
   backward_tiles += in_tiles.backward_tiles();
   unskipped_tiles += as_double(in_tiles.q_tiles) * as_double(in_tiles.k_tiles);

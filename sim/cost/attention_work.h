@@ -40,7 +40,7 @@ PieceMask mask_of(const AttentionPieceSize& piece);
 struct PieceTiles {
   std::int64_t q_tiles = 0;
   std::int64_t k_tiles = 0;
-  std::int64_t offset = 0;  // causal: key tiles before the diagonal, rounded up
+  std::int64_t offset = 0;       // causal: key tiles before the diagonal, rounded up
   double keys_a_query_tile = 0;  // other masks: key tiles that the mean query tile visits, and the reverse
   double queries_a_key_tile = 0;
   PieceMask mask = PieceMask::kFull;
@@ -48,7 +48,7 @@ struct PieceTiles {
   // Key tiles visited by query tile `i`, query tiles by key tile `i`.
   double forward_cost(std::int64_t i) const;
   double backward_cost(std::int64_t i) const;
-  double forward_tiles() const;   // sums of these
+  double forward_tiles() const;  // sums of these
   double backward_tiles() const;
   bool operator==(const PieceTiles&) const = default;
 };
@@ -64,15 +64,15 @@ struct AttentionWork {
   std::int64_t k_tiles = 0;       // key tiles: the work items of a backward launch
   std::int64_t most_q_tiles = 0;  // of one piece
   std::int64_t most_k_tiles = 0;
-  double pairs = 0;                  // unmasked pairs; exact below 2^53
-  double all_pairs = 0;              // q_rows x k_rows of each piece: `pairs` where nothing is masked
-  double forward_pairs = 0;          // pairs visited by whole query tiles, estimated from the mean of visible keys
-  double backward_pairs = 0;         // the same by whole key tiles
-  double forward_tiles = 0;          // key tiles visited by all query tiles
-  double backward_tiles = 0;         // query tiles visited by all key tiles, masked ones skipped
-  double unskipped_tiles = 0;        // the same where masked tiles are not skipped
-  double longest_forward_tile = 0;   // most key tiles that one query tile visits
-  double longest_backward_tile = 0;  // most query tiles that one key tile visits
+  double pairs = 0;                     // unmasked pairs; exact below 2^53
+  double all_pairs = 0;                 // q_rows x k_rows of each piece: `pairs` where nothing is masked
+  double forward_pairs = 0;             // pairs visited by whole query tiles, estimated from the mean of visible keys
+  double backward_pairs = 0;            // the same by whole key tiles
+  double forward_tiles = 0;             // key tiles visited by all query tiles
+  double backward_tiles = 0;            // query tiles visited by all key tiles, masked ones skipped
+  double unskipped_tiles = 0;           // the same where masked tiles are not skipped
+  double longest_forward_tile = 0;      // most key tiles that one query tile visits
+  double longest_backward_tile = 0;     // most query tiles that one key tile visits
   std::array<std::int64_t, 4> masks{};  // pieces by PieceMask
   AttentionPieceSize first;
   bool equal = true;  // all pieces are as the first

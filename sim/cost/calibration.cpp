@@ -90,7 +90,8 @@ void read_classes(const Json& json, JsonReader& parent, Calibration& out) {
   if (!json.is_object()) return;
   for (const auto& [name, entry] : json.items()) {
     if (terms_of_class(name) == nullptr) {
-      parent.errors().push_back({parent.file(), reader.child_path(name), fmt::format("\"{}\" is no class of kernels", name),
+      parent.errors().push_back({parent.file(), reader.child_path(name),
+                                 fmt::format("\"{}\" is no class of kernels", name),
                                  "gemm, elementwise, elementwise/FUNCTION, copy-d2d, copy-h2d, copy-d2h or "
                                  "attention/LIBRARY/PASS/FORM",
                                  nearest_name(name, required_classes())});
@@ -225,9 +226,13 @@ const std::vector<std::string>& size_names(std::string_view kernel_class) {
 }
 
 const std::vector<std::string>& required_classes() {
-  static const std::vector<std::string> names = {
-      "gemm", "attention/cudnn/forward/dense", "attention/cudnn/backward/dense", "elementwise", "copy-d2d", "copy-h2d",
-      "copy-d2h"};
+  static const std::vector<std::string> names = {"gemm",
+                                                 "attention/cudnn/forward/dense",
+                                                 "attention/cudnn/backward/dense",
+                                                 "elementwise",
+                                                 "copy-d2d",
+                                                 "copy-h2d",
+                                                 "copy-d2h"};
   return names;
 }
 
@@ -250,9 +255,9 @@ const KernelCalibration* Calibration::find(std::string_view kernel_class) const 
 
 const KernelCalibration& Calibration::kernel(KernelKind kind) const {
   if (const KernelCalibration* itself = find(kernel_kind_name(kind))) return *itself;
-  const KernelCalibration* dense = find(kind == KernelKind::kAttentionBackwardRagged
-                                            ? kernel_kind_name(KernelKind::kAttentionBackwardDense)
-                                            : kernel_kind_name(KernelKind::kAttentionForwardDense));
+  const KernelCalibration* dense =
+      find(kind == KernelKind::kAttentionBackwardRagged ? kernel_kind_name(KernelKind::kAttentionBackwardDense)
+                                                        : kernel_kind_name(KernelKind::kAttentionForwardDense));
   LH_ASSERT(dense != nullptr, "a calibration without {}", kernel_kind_name(kind));
   return *dense;
 }

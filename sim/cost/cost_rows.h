@@ -1,8 +1,9 @@
 // Rows of the `cost` command: kernel calls as CSV in, the same rows with predicted times out (cli.md, "Row formats").
 //
-// Columns read: op,pass,m,n,k,q_heads,kv_heads,head_dim,mask,pieces,bytes, and of elementwise rows impl, which may name a
-// function that the calibration measured, over m x n; others are kept and passed through. Read as sim/core/csv.h says.
-// Times are those of calls timed alone, as the tables have them that the class was fitted to (KernelModel::timed_alone).
+// Columns read: op,pass,m,n,k,q_heads,kv_heads,head_dim,mask,pieces,bytes, and of elementwise rows impl, which may name
+// a function that the calibration measured, over m x n; others are kept and passed through. Read as sim/core/csv.h
+// says. Times are those of calls timed alone, as the tables have them that the class was fitted to
+// (KernelModel::timed_alone).
 #pragma once
 
 #include <string>

@@ -149,8 +149,7 @@ Estimate KernelModel::attention(bool forward, const AttentionWork& work, std::in
                       attention_call(layout, forward, work, q_heads, kv_heads, head_dim, device_.multiprocessors));
     }
   }
-  const KernelCall call =
-      attention_call(layout, forward, work, q_heads, kv_heads, head_dim, device_.multiprocessors);
+  const KernelCall call = attention_call(layout, forward, work, q_heads, kv_heads, head_dim, device_.multiprocessors);
   const AttentionForm wanted = attention_form(layout, work);
   for (const AttentionForm form : {AttentionForm::kRaggedOffset, AttentionForm::kRagged, AttentionForm::kDense}) {
     if (form > wanted) continue;
@@ -238,8 +237,7 @@ Estimate KernelModel::library_estimate(bool forward, const AttentionWork& work, 
 }
 
 double KernelModel::library_residual(KernelKind kernel, bool low) const {
-  const bool forward =
-      kernel == KernelKind::kAttentionForwardDense || kernel == KernelKind::kAttentionForwardRagged;
+  const bool forward = kernel == KernelKind::kAttentionForwardDense || kernel == KernelKind::kAttentionForwardRagged;
   const AttentionLibraryPass& pass = attention_library_->pass(forward);
   ResidualBand band;
   band.low = pass.residual_low;

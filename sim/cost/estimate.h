@@ -90,8 +90,8 @@ class KernelModel {
 
   // A memory-bound kernel. >= 0 bytes.
   Estimate elementwise(Bytes read_and_written) const;
-  // Of a function that the calibration may have measured ("rms_norm", "swiglu_backward", "merge_attention", "adamw", ...)
-  // over rows x columns (0 x 0: flat); any other is one of all of them.
+  // Of a function that the calibration may have measured ("rms_norm", "swiglu_backward", "merge_attention", "adamw",
+  // ...) over rows x columns (0 x 0: flat); any other is one of all of them.
   Estimate elementwise(Bytes read_and_written, std::string_view function, std::int64_t rows,
                        std::int64_t columns) const;
   // `payload` bytes to copy; a copy within the device moves twice that. >= 0 bytes.

@@ -156,8 +156,8 @@ KernelCall attention_call(const AttentionLayout& layout, bool forward, const Att
   const double width = (as_double(head_dim) / kMeasuredHeadDim + kExponentials) / (1 + kExponentials);
   const double span = width * attention_span(work, items, multiprocessors);
   const double heads = as_double(q_heads);
-  const std::int64_t slots = forward ? work.most_q_tiles * work.pieces - work.q_tiles
-                                     : work.most_k_tiles * work.pieces - work.k_tiles;
+  const std::int64_t slots =
+      forward ? work.most_q_tiles * work.pieces - work.q_tiles : work.most_k_tiles * work.pieces - work.k_tiles;
 
   KernelCall call;
   const bool dense = attention_form(layout, work) == AttentionForm::kDense;

@@ -69,9 +69,9 @@ const char* form_name(AttentionForm form);  // "dense", "ragged", "ragged-offset
 // masked tiles skipped).
 struct AttentionLayout {
   ItemOrder order = ItemOrder::kGrid;
-  bool pieces = false;           // one kernel for every list: kPieces
-  bool skips_offset = true;      // the backward pass skips masked tiles under the bottom-right mask too
-  bool key_head_items = false;   // backward items are key heads, each going through its query heads
+  bool pieces = false;          // one kernel for every list: kPieces
+  bool skips_offset = true;     // the backward pass skips masked tiles under the bottom-right mask too
+  bool key_head_items = false;  // backward items are key heads, each going through its query heads
 };
 AttentionLayout attention_layout(std::string_view library);
 // The form that the list takes; cuDNN has no call for lists of several masks or other rules than causal and full, which

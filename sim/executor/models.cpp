@@ -72,8 +72,8 @@ Sized gemm_time(const KernelModel& model, const Schedule& schedule, const OpInst
   return {model.gemm(pass, shape.m, shape.n, shape.k), KernelKind::kGemm, gemm_tiles(shape.m, shape.n)};
 }
 
-// The kernel of kernels/elementwise that runs the op, as calibrations call it, and the operand whose rows and columns it
-// goes over; -1: flat. Functions without a kernel there count as any other.
+// The kernel of kernels/elementwise that runs the op, as calibrations call it, and the operand whose rows and columns
+// it goes over; -1: flat. Functions without a kernel there count as any other.
 struct ElementwiseKernel {
   const char* function = "";
   int shape_operand = -1;

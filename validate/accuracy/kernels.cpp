@@ -155,9 +155,8 @@ KernelAccuracy summarise_kernels(std::vector<FittedRow> rows, std::vector<Fitted
   KernelAccuracy out;
   add_targets(rows, out.groups);
   add_by("class", rows, out.groups, [](const FittedRow& row) { return row.kernel_class; });
-  add_by("pass", rows, out.groups, [](const FittedRow& row) {
-    return row.row.pass.empty() ? row.row.op : row.row.op + " " + row.row.pass;
-  });
+  add_by("pass", rows, out.groups,
+         [](const FittedRow& row) { return row.row.pass.empty() ? row.row.op : row.row.op + " " + row.row.pass; });
   add_regions(rows, out.groups);
   add_by("file", rows, out.groups, file_name);
   if (!aside.empty()) {

@@ -25,7 +25,7 @@ struct KernelErrors {
   std::optional<double> target_median, target_p90;
   bool covers = false;  // the interval is held to 85 to 97 %
 
-  bool met() const;      // errors; true without a target or rows
+  bool met() const;           // errors; true without a target or rows
   bool covered_well() const;  // coverage; true without a target or with fewer than 20 rows
 };
 

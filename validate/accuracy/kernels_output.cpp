@@ -47,9 +47,24 @@ std::string number(const std::optional<double>& value) { return value ? fmt::for
 
 std::string row_csv(const char* kind, const FittedRow& fitted) {
   const KernelRow& row = fitted.row;
-  return csv_line({kind, fitted.kernel_class, "", "", "", "", "", "", "", row.file, std::to_string(row.line), row.name,
-                   row.op, row.pass, row.impl, fmt::format("{:.6f}", row.seconds * kMilli),
-                   fmt::format("{:.1f}", 100 * spread_of(row)), fmt::format("{:.6f}", fitted.held_out * kMilli),
+  return csv_line({kind,
+                   fitted.kernel_class,
+                   "",
+                   "",
+                   "",
+                   "",
+                   "",
+                   "",
+                   "",
+                   row.file,
+                   std::to_string(row.line),
+                   row.name,
+                   row.op,
+                   row.pass,
+                   row.impl,
+                   fmt::format("{:.6f}", row.seconds * kMilli),
+                   fmt::format("{:.1f}", 100 * spread_of(row)),
+                   fmt::format("{:.6f}", fitted.held_out * kMilli),
                    fmt::format("{:.6f}", fitted.held_out_low * kMilli),
                    fmt::format("{:.6f}", fitted.held_out_high * kMilli),
                    fmt::format("{:.2f}", 100 * (fitted.held_out / row.seconds - 1))}) +

@@ -54,9 +54,9 @@ Expected<Fit> fit_h200(const std::string& directory) {
   Fit fit;
   fit.kernels = std::move(*kernels);
   fit.data_files = h200_row_files();
-  for (const char* file : {"validate/data/h200/overlap.csv", "validate/data/h200x2/overlap.csv",
-                           "validate/data/h200x2/overlap_attention_covered.csv",
-                           "validate/data/h200x2/overlap_covered.csv"}) {
+  for (const char* file :
+       {"validate/data/h200/overlap.csv", "validate/data/h200x2/overlap.csv",
+        "validate/data/h200x2/overlap_attention_covered.csv", "validate/data/h200x2/overlap_covered.csv"}) {
     fit.data_files.emplace_back(file);
   }
   Calibration& calibration = fit.kernels.calibration;

@@ -115,9 +115,8 @@ Expected<std::vector<KernelRow>> read_h200_rows(const std::string& directory) {
   const std::string copy_file = directory + "/copy.csv";
   const Expected<Table> gemm = Table::read(gemm_file, {"m", "n", "k", "layout", "ms_median", "ms_min", "ms_max"});
   const Expected<std::vector<KernelRow>> calls = read_kernel_rows(directory + "/attention_calls.csv");
-  const Expected<Table> varlen =
-      Table::read(varlen_file, {"name", "heads", "kv_heads", "head_dim", "pieces_q_kv", "pass", "ms_median", "ms_min",
-                                "ms_max"});
+  const Expected<Table> varlen = Table::read(
+      varlen_file, {"name", "heads", "kv_heads", "head_dim", "pieces_q_kv", "pass", "ms_median", "ms_min", "ms_max"});
   const Expected<Table> elementwise =
       Table::read(elementwise_file, {"op", "tokens", "width", "bytes", "ms_median", "ms_min", "ms_max"});
   const Expected<Table> copy = Table::read(copy_file, {"kind", "bytes", "ms_median", "ms_min", "ms_max"});

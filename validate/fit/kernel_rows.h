@@ -10,7 +10,8 @@
 //                impl: the library, the key of its classes in the calibration: "cudnn" ("cudnn-ragged": the same by a
 //                variable-length call), "longhaul-hopper" and "longhaul-portable" (PieceAttention's kernels), or any
 //                other name ("flash-attention-2"): unknown ones get classes of their own.
-//   elementwise  bytes read plus written; m x n its rows x columns, empty where it has none (casts, optimizer). impl: the
+//   elementwise  bytes read plus written; m x n its rows x columns, empty where it has none (casts, optimizer). impl:
+//   the
 //                function (rms_norm, rms_norm_backward, swiglu, swiglu_backward, rope, merge_attention, pack_rows,
 //                unpack_rows, cross_entropy_with_gradient, cast_to_bf16, cast_to_fp32, adamw, or any other): a class
 //                each, and one of all.

@@ -72,9 +72,8 @@ std::optional<Classified> classify(const KernelRow& row, int multiprocessors) {
   const AttentionLayout layout = attention_layout(library_of(row));
   if (!one_call(layout, work)) return std::nullopt;
   const bool forward = row.pass == "fwd";
-  return Classified{
-      attention_class(library_of(row), forward, form_of(row, layout, work)),
-      attention_call(layout, forward, work, row.q_heads, row.kv_heads, row.head_dim, multiprocessors)};
+  return Classified{attention_class(library_of(row), forward, form_of(row, layout, work)),
+                    attention_call(layout, forward, work, row.q_heads, row.kv_heads, row.head_dim, multiprocessors)};
 }
 
 // GEMM is fitted by squares. Elsewhere a few rows carry host jitter, clocks or (ragged lists of hundreds of short
@@ -138,8 +137,8 @@ std::vector<double> held_out(const std::string& kernel_class, const ClassRows& o
         known->second = fit_class(kernel_class, rows);
       }
     }
-    const Terms constants = known->second ? *known->second
-                                          : fit_class(kernel_class, others([&](std::size_t j) { return j != i; }));
+    const Terms constants =
+        known->second ? *known->second : fit_class(kernel_class, others([&](std::size_t j) { return j != i; }));
     predicted[i] = predict(constants, of.observations[i].terms);
   }
   return predicted;
@@ -272,8 +271,8 @@ void split_call_times(const std::map<std::string, ClassRows>& classes, const std
   for (auto& [name, kernel] : fit.calibration.classes) {
     const auto of = classes.find(name);
     if (of == classes.end()) continue;
-    const bool with_launch = std::any_of(of->second.rows.begin(), of->second.rows.end(),
-                                         [&](std::size_t i) { return rows[i].with_launch; });
+    const bool with_launch =
+        std::any_of(of->second.rows.begin(), of->second.rows.end(), [&](std::size_t i) { return rows[i].with_launch; });
     if (with_launch) kernel.timed_alone_seconds = std::min(kernel.constants[0], latency);
   }
   // Between the two events the host makes two submissions: the launch and the second event.
@@ -285,7 +284,8 @@ void split_call_times(const std::map<std::string, ClassRows>& classes, const std
 }
 
 // Rows by class. Elementwise rows count for their function and for all functions together.
-std::map<std::string, ClassRows> rows_by_class(const std::vector<KernelRow>& rows, int multiprocessors, Errors& errors) {
+std::map<std::string, ClassRows> rows_by_class(const std::vector<KernelRow>& rows, int multiprocessors,
+                                               Errors& errors) {
   std::map<std::string, ClassRows> classes;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].op == "launch") continue;
@@ -307,8 +307,7 @@ std::map<std::string, ClassRows> rows_by_class(const std::vector<KernelRow>& row
 Expected<KernelFit> fit_kernels(const MeasuredDevice& device, const std::vector<KernelRow>& rows,
                                 const Calibration& base) {
   Errors errors;
-  std::map<std::string, ClassRows> classes =
-      rows_by_class(rows, static_cast<int>(device.multiprocessors), errors);
+  std::map<std::string, ClassRows> classes = rows_by_class(rows, static_cast<int>(device.multiprocessors), errors);
   if (!errors.empty()) return tl::unexpected(std::move(errors));
   KernelFit fit;
   Calibration& out = fit.calibration;
@@ -334,7 +333,8 @@ Expected<KernelFit> fit_kernels(const MeasuredDevice& device, const std::vector<
   for (const std::string& name : required_classes()) {
     if (out.classes.count(name) > 0) continue;
     const auto found = classes.find(name);
-    errors.push_back({device.name, "", fmt::format("{} rows of {}", found == classes.end() ? 0 : found->second.rows.size(), name),
+    errors.push_back({device.name, "",
+                      fmt::format("{} rows of {}", found == classes.end() ? 0 : found->second.rows.size(), name),
                       fmt::format("at least {}, or a calibration of another device to take it from", kLeastRows), ""});
   }
   if (!errors.empty()) return tl::unexpected(std::move(errors));

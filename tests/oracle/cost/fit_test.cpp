@@ -178,17 +178,19 @@ TEST(ShippedCalibration, HeldOutErrorsMeetTheirTargets) {
     std::size_t rows;
     double median, p90;
   };
-  for (const Target& target : {Target{"gemm", 51, 0.025, 0.07}, Target{"attention/cudnn/forward/dense", 39, 0.035, 0.09},
-                               Target{"attention/cudnn/backward/dense", 36, 0.035, 0.09},
-                               Target{"attention/cudnn/forward/ragged", 31, 0.05, 0.12},
-                               Target{"attention/cudnn/backward/ragged", 26, 0.05, 0.12},
-                               Target{"attention/longhaul-hopper/forward", 52, 0.05, 0.12},
-                               Target{"attention/longhaul-hopper/backward", 57, 0.05, 0.12},
-                               Target{"elementwise", 124, 0.05, 0.12}, Target{"copy", 12, 0.05, 0.12}}) {
+  for (const Target& target :
+       {Target{"gemm", 51, 0.025, 0.07}, Target{"attention/cudnn/forward/dense", 39, 0.035, 0.09},
+        Target{"attention/cudnn/backward/dense", 36, 0.035, 0.09},
+        Target{"attention/cudnn/forward/ragged", 31, 0.05, 0.12},
+        Target{"attention/cudnn/backward/ragged", 26, 0.05, 0.12},
+        Target{"attention/longhaul-hopper/forward", 52, 0.05, 0.12},
+        Target{"attention/longhaul-hopper/backward", 57, 0.05, 0.12}, Target{"elementwise", 124, 0.05, 0.12},
+        Target{"copy", 12, 0.05, 0.12}}) {
     std::vector<double> errors;
     int inside = 0;
     for (const FittedRow& row : fit().kernels.rows) {
-      if (!row.kernel_class.starts_with(target.classes) || row.row.seconds < 5e-5 || spread_of(row.row) >= 0.1) continue;
+      if (!row.kernel_class.starts_with(target.classes) || row.row.seconds < 5e-5 || spread_of(row.row) >= 0.1)
+        continue;
       errors.push_back(std::abs(row.held_out / row.row.seconds - 1));
       inside += row.held_out_low <= row.row.seconds && row.row.seconds <= row.held_out_high ? 1 : 0;
     }

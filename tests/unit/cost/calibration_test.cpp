@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-
 #include <nlohmann/json.hpp>
 #include <valijson/adapters/nlohmann_json_adapter.hpp>
 #include <valijson/schema.hpp>
@@ -70,10 +69,11 @@ TEST(Calibration, SchemaAcceptsTheSampleAndTheShippedFiles) {
 TEST(Calibration, UnknownClassesAreNamed) {
   nlohmann::json json = sample_json();
   json["kernels"]["gemn"] = json["kernels"]["gemm"];
-  EXPECT_EQ(errors_of(json),
-            std::vector<std::string>{
-                "c.json: /kernels/gemn: \"gemn\" is no class of kernels; expected gemm, elementwise, elementwise/FUNCTION, "
-                "copy-d2d, copy-h2d, copy-d2h or attention/LIBRARY/PASS/FORM; did you mean \"gemm\"?"});
+  EXPECT_EQ(
+      errors_of(json),
+      std::vector<std::string>{
+          "c.json: /kernels/gemn: \"gemn\" is no class of kernels; expected gemm, elementwise, elementwise/FUNCTION, "
+          "copy-d2d, copy-h2d, copy-d2h or attention/LIBRARY/PASS/FORM; did you mean \"gemm\"?"});
   EXPECT_FALSE(valid(json));
   json = sample_json();
   json["kernels"]["gemm"]["source"] = "guessed";

@@ -140,8 +140,9 @@ TEST(KernelModel, ElementwiseFunctionsHaveConstantsOfTheirOwn) {
             model.elementwise(Bytes{1'000'000}).seconds);
 }
 
-// The call follows from the pieces: squares of one size are a dense batch (2 x 64 heads of one tile, 100 at a time), of several a ragged call with idle slots; a mask that cuDNN cannot do in one call runs as our own kernel where
-// that was measured.
+// The call follows from the pieces: squares of one size are a dense batch (2 x 64 heads of one tile, 100 at a time), of
+// several a ragged call with idle slots; a mask that cuDNN cannot do in one call runs as our own kernel where that was
+// measured.
 TEST(KernelModel, PiecesDecideTheCall) {
   Calibration calibration = sample_calibration();
   const auto model_of = [&] {

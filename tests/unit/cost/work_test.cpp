@@ -203,8 +203,10 @@ TEST(AttentionForms, FollowFromTheList) {
 TEST(AttentionTerms, MemoryCountsEveryOperandOnce) {
   const AttentionWork work = one(1000, 3000, 1000 * 3000);
   const AttentionLayout cudnn = attention_layout("cudnn");
-  EXPECT_EQ(attention_call(cudnn, true, work, 32, 8, 128, 132).memory_bytes, 2.0 * 128 * (2 * 32 * 1000 + 2 * 8 * 3000));
-  EXPECT_EQ(attention_call(cudnn, false, work, 32, 8, 128, 132).memory_bytes, 2.0 * 128 * (4 * 32 * 1000 + 4 * 8 * 3000));
+  EXPECT_EQ(attention_call(cudnn, true, work, 32, 8, 128, 132).memory_bytes,
+            2.0 * 128 * (2 * 32 * 1000 + 2 * 8 * 3000));
+  EXPECT_EQ(attention_call(cudnn, false, work, 32, 8, 128, 132).memory_bytes,
+            2.0 * 128 * (4 * 32 * 1000 + 4 * 8 * 3000));
 }
 
 TEST(CopyWork, CopyWithinTheDeviceMovesTwiceItsPayload) {
