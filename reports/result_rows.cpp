@@ -114,7 +114,10 @@ ResultRow read_row(const Json& json) {
   row.speedup = number(json, "speedup");
   row.speedup_low = number(json, "speedup_low");
   row.speedup_high = number(json, "speedup_high");
-  if (json.contains("over_winner")) row.over_winner_low = number(json["over_winner"], "low");
+  if (const Json* over = find(json, "over_winner")) {
+    row.over_winner = number(*over, "ratio");
+    row.over_winner_low = number(*over, "low");
+  }
   row.speedup_own = number(json, "speedup_own");
   row.own_baseline = text(json, "own_baseline");
   row.imbalance = number(json, "imbalance");

@@ -36,7 +36,8 @@ struct ResultRow {
   std::optional<double> step_ms, low_ms, high_ms;
   std::optional<double> tokens_per_second_per_gpu, mfu, speedup, speedup_own, imbalance;
   std::optional<double> speedup_low, speedup_high;  // of the ratio, whose errors the two steps share
-  std::optional<double> over_winner_low;            // low end of this step over the winner's
+  std::optional<double> over_winner;                // time a token over the winner's
+  std::optional<double> over_winner_low;            // and its low end
   std::string own_baseline;                         // what speedup_own compares with
   std::string bound_by;
   NamedValues time_ms;  // sums to step_ms

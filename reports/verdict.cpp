@@ -12,6 +12,22 @@ namespace {
 
 const ResultRow& row_at(const ResultCase& one, int index) { return one.rows[static_cast<std::size_t>(index)]; }
 
+// What rows are ranked by: the time of a token over the winner's where all have it (rows may train fewer tokens a step
+// while documents wait), else the step time.
+class Ranking {
+ public:
+  explicit Ranking(const ResultCase& one) {
+    const auto lacks = [](const ResultRow& row) { return row.timed() && !row.over_winner; };
+    a_token_ = std::none_of(one.rows.begin(), one.rows.end(), lacks) &&
+               std::none_of(one.hidden.begin(), one.hidden.end(), lacks);
+  }
+  // Of a timed row.
+  double time(const ResultRow& row) const { return a_token_ ? *row.over_winner : *row.step_ms; }
+
+ private:
+  bool a_token_ = false;
+};
+
 // "a", "a and b", "a, b and c".
 std::string list(const std::vector<std::string>& names) {
   std::string out;
@@ -39,10 +55,10 @@ std::string step_text(const ResultRow& row) {
 }
 
 // How much faster `row` is than the baseline, with the ends of the ratio, or what the two intervals allow.
-std::string against_baseline(const ResultRow& row, const ResultRow* baseline) {
+std::string against_baseline(const Ranking& ranking, const ResultRow& row, const ResultRow* baseline) {
   if (baseline == nullptr || !baseline->timed()) return "";
   if (&row == baseline) return "It is the baseline of this case.";
-  const double ratio = *baseline->step_ms / *row.step_ms;
+  const double ratio = ranking.time(*baseline) / ranking.time(row);
   std::string text = fmt::format("It is {} as fast as the baseline {}", format_ratio(ratio), baseline->label);
   const bool interval = row.low() != row.high() || baseline->low() != baseline->high();
   if (row.speedup_low && row.speedup_high) {
@@ -56,11 +72,11 @@ std::string against_baseline(const ResultRow& row, const ResultRow* baseline) {
 }
 
 // The fastest row that does not fit and would be faster than `leader`, if there is one.
-std::string faster_but_too_large(const ResultCase& one, const ResultRow& leader) {
+std::string faster_but_too_large(const Ranking& ranking, const ResultCase& one, const ResultRow& leader) {
   const ResultRow* fastest = nullptr;
   for (const ResultRow& row : one.rows) {
-    if (!row.timed() || !row.does_not_fit || *row.step_ms >= *leader.step_ms) continue;
-    if (fastest == nullptr || *row.step_ms < *fastest->step_ms) fastest = &row;
+    if (!row.timed() || !row.does_not_fit || ranking.time(row) >= ranking.time(leader)) continue;
+    if (fastest == nullptr || ranking.time(row) < ranking.time(*fastest)) fastest = &row;
   }
   if (fastest == nullptr) return "";
   std::string text = fmt::format("{} would be faster ({}) but does not fit in memory", fastest->label,
@@ -96,10 +112,10 @@ std::string join_sentences(const std::vector<std::string>& sentences) {
 }
 
 // Fills kind, headline and sentence of a case where at least one row runs.
-void word(const ResultCase& one, const std::vector<int>& running, Verdict& verdict) {
+void word(const ResultCase& one, const Ranking& ranking, const std::vector<int>& running, Verdict& verdict) {
   const ResultRow& leader = row_at(one, verdict.leader);
-  const std::string beside = against_baseline(leader, one.baseline());
-  const std::string too_large = faster_but_too_large(one, leader);
+  const std::string beside = against_baseline(ranking, leader, one.baseline());
+  const std::string too_large = faster_but_too_large(ranking, one, leader);
   if (running.size() == 1) {
     verdict.kind = VerdictKind::kOnlyOne;
     const bool alone = one.rows.size() == 1;
@@ -131,10 +147,13 @@ void word(const ResultCase& one, const std::vector<int>& running, Verdict& verdi
   verdict.headline = "Too close to call";
   std::vector<std::string> ties;
   for (const int row : rivals) {
-    if (*row_at(one, row).step_ms == *leader.step_ms) ties.push_back(row_at(one, row).label);
+    if (ranking.time(row_at(one, row)) == ranking.time(leader)) ties.push_back(row_at(one, row).label);
   }
   const bool one_rival = rivals.size() == 1;
-  const std::string lead = ties.empty() ? fmt::format("{} has the shortest step", leader.label)
+  const bool shortest = std::none_of(running.begin(), running.end(),
+                                     [&](int row) { return *row_at(one, row).step_ms < *leader.step_ms; });
+  const std::string lead = ties.empty() ? fmt::format("{} {}", leader.label,
+                                                      shortest ? "has the shortest step" : "trains a token fastest")
                                         : fmt::format("{} ties with {}", leader.label, list(ties));
   verdict.detail = join_sentences(
       {fmt::format("{}, {}, but {} {} within the error of the comparison.", lead, step_text(leader),
@@ -146,13 +165,14 @@ void word(const ResultCase& one, const std::vector<int>& running, Verdict& verdi
 
 Verdict case_verdict(const ResultCase& one) {
   Verdict verdict;
+  const Ranking ranking(one);
   std::vector<int> order(one.rows.size());
   std::iota(order.begin(), order.end(), 0);
   std::vector<int> running;
   std::copy_if(order.begin(), order.end(), std::back_inserter(running),
                [&](int row) { return row_at(one, row).runs(); });
   std::stable_sort(running.begin(), running.end(),
-                   [&](int a, int b) { return *row_at(one, a).step_ms < *row_at(one, b).step_ms; });
+                   [&](int a, int b) { return ranking.time(row_at(one, a)) < ranking.time(row_at(one, b)); });
   if (!running.empty()) {
     verdict.leader = running.front();
     const double high = row_at(one, verdict.leader).high();
@@ -161,7 +181,7 @@ Verdict case_verdict(const ResultCase& one) {
                    const ResultRow& other = row_at(one, row);
                    return other.over_winner_low ? *other.over_winner_low <= 1 : other.low() <= high;
                  });
-    word(one, running, verdict);
+    word(one, ranking, running, verdict);
     return verdict;
   }
   const bool fits_not = std::any_of(one.rows.begin(), one.rows.end(),

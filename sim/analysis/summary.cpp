@@ -115,6 +115,7 @@ StepSummary summarize(const Totals& totals, const Schedule& schedule, const Trai
   const Ends ends = interval(totals.step, summary.widths);
   summary.low = ends.low;
   summary.high = ends.high;
+  summary.tokens = schedule.batch->tokens();
   const double gpu_seconds = totals.step.seconds() * static_cast<double>(totals.ranks.size());
   if (gpu_seconds > 0) {
     summary.tokens_per_second_per_gpu = static_cast<double>(schedule.batch->tokens()) / gpu_seconds;
@@ -149,8 +150,10 @@ StepSummary mean_of(const std::vector<StepSummary>& steps) {
   mean.intra_node = mean_spread(steps, &StepSummary::intra_node);
   mean.inter_node = mean_spread(steps, &StepSummary::inter_node);
   // Rates over all steps: amounts over times, not the mean of rates.
+  mean.tokens = 0;
   double tokens = 0, flops = 0, seconds = 0, imbalance = 0;
   for (const StepSummary& step : steps) {
+    mean.tokens += step.tokens;
     tokens += step.tokens_per_second_per_gpu * step.step.seconds();
     flops += step.mfu * step.step.seconds();
     seconds += step.step.seconds();
@@ -165,6 +168,11 @@ StepSummary mean_of(const std::vector<StepSummary>& steps) {
   mean.mfu = flops / seconds;
   mean.imbalance = imbalance / static_cast<double>(steps.size());
   return mean;
+}
+
+bool is_faster(Time a, std::int64_t a_tokens, Time b, std::int64_t b_tokens) {
+  if (a_tokens == b_tokens) return a < b;
+  return a.seconds() * static_cast<double>(b_tokens) < b.seconds() * static_cast<double>(a_tokens);
 }
 
 MemoryCategory largest_category(const MemoryByCategory& categories) {

@@ -38,6 +38,7 @@ struct StepSummary {
   ComputeSplit compute;  // of the same
   std::string bound_by;
   std::int32_t critical_rank = 0;
+  std::int64_t tokens = 0;  // trained, of all `steps` together
   double tokens_per_second_per_gpu = 0;
   double mfu = 0;
   double imbalance = 1;  // max over mean of the ranks' compute
@@ -62,6 +63,10 @@ StepSummary summarize(const Totals& totals, const Schedule& schedule, const Trai
 // memory and bytes are the largest of all steps (min and max over steps for bytes); ranks and what bounds it are those
 // of the slowest step. Asserts at least one.
 StepSummary mean_of(const std::vector<StepSummary>& steps);
+
+// Trains a token in less time: `a` of `a_tokens` against `b` of `b_tokens`. The shorter step where both train as many;
+// delayed packing of documents trains fewer tokens than were loaded while some wait.
+bool is_faster(Time a, std::int64_t a_tokens, Time b, std::int64_t b_tokens);
 
 // The category that takes the most at the peak.
 MemoryCategory largest_category(const MemoryByCategory& categories);

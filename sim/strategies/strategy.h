@@ -49,6 +49,8 @@ struct StrategyRequest {
 struct PlannedStep {
   std::shared_ptr<const Schedule> schedule;
   std::function<Json()> plan;  // the plan in the strategy's own words, for `longhaul plan`
+
+  std::int64_t tokens() const { return schedule->batch->tokens(); }
 };
 // The error is the reason why the strategy cannot run this workload ("not_applicable").
 using Planned = tl::expected<PlannedStep, std::string>;

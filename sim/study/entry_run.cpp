@@ -1,5 +1,7 @@
 #include "sim/study/entry_run.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "sim/analysis/lower_bound.h"
@@ -36,11 +38,11 @@ std::int64_t peak_bytes(const Totals& totals) {
 }
 
 // A fitting layout before one that does not fit; then the faster; of those that do not fit, the one with less memory.
-bool is_better(const Totals& a, const Totals& b, std::int64_t limit) {
+bool is_better(const Totals& a, std::int64_t a_tokens, const Totals& b, std::int64_t b_tokens, std::int64_t limit) {
   const bool a_fits = peak_bytes(a) <= limit;
   const bool b_fits = peak_bytes(b) <= limit;
   if (a_fits != b_fits) return a_fits;
-  if (a_fits) return a.step < b.step;
+  if (a_fits) return is_faster(a.step, a_tokens, b.step, b_tokens);
   return peak_bytes(a) < peak_bytes(b);
 }
 
@@ -69,16 +71,22 @@ std::optional<Ran> run_best(const CaseSetup& setup, const StrategyEntry& entry, 
   }
   result.layouts_legal = static_cast<int>(candidates.size());
   std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.bound < b.bound; });
+                   [](const Candidate& a, const Candidate& b) {
+                     return is_faster(a.bound, a.planned.tokens(), b.bound, b.planned.tokens());
+                   });
   std::optional<Ran> best;
   const std::int64_t limit = setup.memory_limit();
   for (Candidate& candidate : candidates) {
-    if (best && peak_bytes(best->totals) <= limit && candidate.bound >= best->totals.step) break;
+    const std::int64_t tokens = candidate.planned.tokens();
+    if (best && peak_bytes(best->totals) <= limit &&
+        !is_faster(candidate.bound, tokens, best->totals.step, best->planned.tokens())) {
+      break;
+    }
     Totals totals = run(setup, candidate.planned);
     LH_ASSERT(candidate.bound <= totals.step, "lower bound {} ps above the step of {} ps", candidate.bound.ps(),
               totals.step.ps());
     ++result.layouts_simulated;
-    if (!best || is_better(totals, best->totals, limit)) {
+    if (!best || is_better(totals, tokens, best->totals, best->planned.tokens(), limit)) {
       best = Ran{candidate.degrees, std::move(candidate.planned), std::move(totals)};
     }
   }

@@ -52,9 +52,10 @@ struct EntryResult {
   std::optional<StepSummary> summary;
   std::optional<DoesNotFit> does_not_fit;
   std::string own_baseline;  // what speedup_own is against
+  // Time a token: steps of a case train the same tokens, but for documents that wait (delayed packing).
   std::optional<double> speedup, speedup_own, speedup_own_alternative;
-  std::optional<Ratio> over_baseline;  // the baseline's step over this one's, with its ends: `speedup`
-  std::optional<Ratio> over_winner;    // this step over that of the case's winner
+  std::optional<Ratio> over_baseline;  // the baseline's time over this one's, with its ends: `speedup`
+  std::optional<Ratio> over_winner;    // this time over that of the case's winner
   std::string own_alternative;
   std::shared_ptr<const EntryTrace> trace;
 

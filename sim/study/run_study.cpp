@@ -55,15 +55,24 @@ void run_jobs(const std::vector<Job>& jobs, const RunOptions& options) {
   if (failure) std::rethrow_exception(failure);
 }
 
+// Tokens that `a` trains while `b` trains one: 1 unless documents wait.
+double tokens_over(const EntryResult& a, const EntryResult& b) {
+  if (a.summary->tokens == b.summary->tokens) return 1;
+  return static_cast<double>(a.summary->tokens) / static_cast<double>(b.summary->tokens);
+}
+
 std::optional<double> speedup(const EntryResult& baseline, const EntryResult& entry) {
   if (!baseline.summary || !entry.summary || entry.summary->step == Time::zero()) return std::nullopt;
-  return baseline.summary->step.seconds() / entry.summary->step.seconds();
+  return baseline.summary->step.seconds() / entry.summary->step.seconds() * tokens_over(entry, baseline);
 }
 
 std::optional<Ratio> ratio(const EntryResult& over, const EntryResult& under) {
   if (!over.summary || !under.summary) return std::nullopt;
   if (over.summary->step == Time::zero() || under.summary->step == Time::zero()) return std::nullopt;
-  return ratio_of(over.summary->step, over.summary->widths, under.summary->step, under.summary->widths);
+  Ratio of = ratio_of(over.summary->step, over.summary->widths, under.summary->step, under.summary->widths);
+  const double tokens = tokens_over(under, over);
+  for (double* end : {&of.value, &of.low, &of.high}) *end *= tokens;
+  return of;
 }
 
 void compare_entries(const std::vector<PlannedEntry>& planned, CaseResult& result) {
@@ -86,10 +95,11 @@ void compare_entries(const std::vector<PlannedEntry>& planned, CaseResult& resul
       entry.speedup_own_alternative = speedup(other, entry);
     }
     if (!entry.fits() || entry.hidden) continue;
-    const bool first = result.winner < 0;
-    if (first || entry.summary->step < result.entries[static_cast<std::size_t>(result.winner)].summary->step) {
-      result.winner = static_cast<int>(i);
+    if (result.winner >= 0) {
+      const StepSummary& best = *result.entries[static_cast<std::size_t>(result.winner)].summary;
+      if (!is_faster(entry.summary->step, entry.summary->tokens, best.step, best.tokens)) continue;
     }
+    result.winner = static_cast<int>(i);
   }
   if (result.winner < 0) return;
   const EntryResult& winner = result.entries[static_cast<std::size_t>(result.winner)];

@@ -24,7 +24,7 @@ struct CaseResult {
   std::string name;
   std::string baseline;              // label
   std::vector<EntryResult> entries;  // in the order of the study, then hidden baselines
-  int winner = -1;  // index of the shown entry with the least step time among those that fit; -1: none fits
+  int winner = -1;  // index of the shown entry that trains a token in the least time, of those that fit; -1: none fits
   std::shared_ptr<const CaseSetup> setup;
 };
 

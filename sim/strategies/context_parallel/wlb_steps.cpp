@@ -32,6 +32,10 @@ std::vector<double> loaded_work(const Batch& batch, std::int64_t each, const Wlb
   return bins;
 }
 
+std::string counted(std::int64_t count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 std::shared_ptr<const Batch> batch_of(const WlbBins& bins, const Objective& objective) {
   auto batch = std::make_shared<Batch>();
   batch->objective = objective;
@@ -52,8 +56,9 @@ std::shared_ptr<const Batch> batch_of(const WlbBins& bins, const Objective& obje
 
 std::vector<std::int64_t> wlb_thresholds(std::int64_t window, std::int64_t queues) {
   std::vector<std::int64_t> thresholds;
-  for (std::int64_t i = 0; i < queues; ++i)
+  for (std::int64_t i = 0; i < queues; ++i) {
     thresholds.push_back(std::max<std::int64_t>(1, window * (queues + i) / (2 * queues)));
+  }
   return thresholds;
 }
 
@@ -111,12 +116,14 @@ tl::expected<std::string, std::string> select_wlb(StrategyRequest& request,
   if (!steps) return tl::unexpected(steps.error());
   request.batch = steps->batch;
   request.training.micro_batch_sequences = 1;
-  return fmt::format(
-      "delayed packing over {} steps: a token waits {:.3f} steps on average, {} at most; {} documents of {} tokens "
-      "wait "
-      "at the end; work of the heaviest micro-batch over the mean {:.3f}, as loaded {:.3f}",
-      loaded.size(), steps->mean_delay, steps->most_delay, steps->waiting_documents, steps->waiting_tokens,
-      steps->imbalance, steps->loaded_imbalance);
+  std::string line = fmt::format(
+      "delayed packing over {}: a token waits {:.3f} steps on average, {} at most; {} of {} tokens still waiting at the "
+      "end; work of the heaviest micro-batch over the mean {:.3f}, as loaded {:.3f}",
+      counted(static_cast<std::int64_t>(loaded.size()), "step"), steps->mean_delay, steps->most_delay,
+      counted(steps->waiting_documents, "document"), steps->waiting_tokens, steps->imbalance, steps->loaded_imbalance);
+  if (steps->waiting_documents > 0) line += "; speed-ups count the tokens trained";
+  if (loaded.size() == 1 && steps->waiting_documents > 0) line += "; more \"steps\" would train what waits";
+  return line;
 }
 
 }  // namespace longhaul

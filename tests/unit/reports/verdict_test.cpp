@@ -63,6 +63,22 @@ TEST(Verdict, LayoutsOfOneStrategyDoNotContest) {
   EXPECT_NE(verdict.detail.find("Its other layouts (b) are too close to tell apart."), std::string::npos);
 }
 
+// b's step is shorter, but trains half the tokens: a token of it takes 1.6 times as long.
+TEST(Verdict, RowsRankByTheTimeOfAToken) {
+  Json a = row("a", 1000, 900, 1100), b = row("b", 800, 750, 850), c = row("c", 1010, 900, 1100);
+  a["over_winner"] = {{"ratio", 1.0}, {"low", 1.0}, {"high", 1.0}};
+  b["over_winner"] = {{"ratio", 1.6}, {"low", 1.5}, {"high", 1.7}};
+  c["over_winner"] = {{"ratio", 1.01}, {"low", 0.9}, {"high", 1.1}};
+  const Verdict wins = verdict_of({b, a}, "b");
+  EXPECT_EQ(wins.kind, VerdictKind::kWins);
+  EXPECT_EQ(wins.leader, 1);
+  EXPECT_NE(wins.detail.find("It is 1.60\u00d7 as fast as the baseline b"), std::string::npos) << wins.detail;
+  const Verdict close = verdict_of({b, a, c}, "b");
+  EXPECT_NE(close.detail.find("a trains a token fastest, "), std::string::npos) << close.detail;
+  const Verdict large = verdict_of({too_large(b), a}, "a");
+  EXPECT_EQ(large.detail.find("would be faster"), std::string::npos) << large.detail;
+}
+
 TEST(Verdict, ARowThatDoesNotFitNeverWins) {
   const Verdict verdict = verdict_of({row("a", 1000, 900, 1100), too_large(row("b", 500, 450, 550))}, "a");
   EXPECT_EQ(verdict.kind, VerdictKind::kOnlyOne);

@@ -84,6 +84,33 @@ TEST(Study, OneLabelBringsTheBaselineAlong) {
                    entry_of(of, "allgather-cp").summary->step.seconds() / flashcp.summary->step.seconds());
 }
 
+// The document of 16,000 tokens waits until there is one for each of the two micro-batches: the step trains 24,000 of
+// 40,000 tokens, and step times cannot be compared as they are.
+TEST(Study, SpeedUpsCountTheTokensTrained) {
+  const std::string text = R"({
+    "schema": "study/1", "name": "waits", "topology": "dgx-h200-ndr", "gpus": 8, "model": "llama3-8b",
+    "documents": {"explicit": [[16000, 1000, 1000, 2000], [5000, 5000, 5000, 5000]]},
+    "strategies": ["per-doc-cp", {"name": "wlb-cp", "packing": "delayed"}]})";
+  const Study study = study_of(text);
+  const StudyResult result = *run_study(study, {});
+  const EntryResult& fixed = entry_of(result.cases[0], "per-doc-cp");
+  const EntryResult& delayed = entry_of(result.cases[0], "wlb-cp");
+  EXPECT_EQ(fixed.summary->tokens, 40'000);
+  EXPECT_EQ(delayed.summary->tokens, 24'000);
+  const double tokens = 24'000.0 / 40'000.0;
+  const double steps = fixed.summary->step.seconds() / delayed.summary->step.seconds();
+  EXPECT_DOUBLE_EQ(*delayed.speedup, steps * tokens);
+  EXPECT_NEAR(*delayed.speedup,
+              delayed.summary->tokens_per_second_per_gpu / fixed.summary->tokens_per_second_per_gpu, 1e-9);
+  EXPECT_LT(delayed.over_baseline->low, *delayed.speedup);
+  EXPECT_GT(delayed.over_baseline->high, *delayed.speedup);
+  EXPECT_DOUBLE_EQ(delayed.over_baseline->value, *delayed.speedup);
+  const bool wins = *delayed.speedup > 1;
+  EXPECT_EQ(result.cases[0].entries[static_cast<std::size_t>(result.cases[0].winner)].label,
+            wins ? "wlb-cp" : "per-doc-cp");
+  EXPECT_NE(delayed.note.find("speed-ups count the tokens trained"), std::string::npos) << delayed.note;
+}
+
 // Five sequences of the 8 GPUs fill no dp 8; whether that is the user's fault depends on who chose dp.
 TEST(Study, OnlyAWrittenLayoutThatDoesNotFillIsAnInputError) {
   const std::string text = R"({
