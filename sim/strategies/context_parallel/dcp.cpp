@@ -11,6 +11,7 @@
 namespace longhaul {
 namespace {
 
+constexpr std::int64_t kBlockTokens = 1024;
 constexpr std::int64_t kLeastBlocksPerRank = 8;
 // Computation blocks of a document grow with the square of its blocks: from here on blocks are made larger.
 constexpr std::int64_t kMostWork = 1 << 15;
@@ -26,7 +27,7 @@ std::int64_t work_count(std::span<const PlannedDocument> documents, std::int64_t
 std::int64_t block_tokens(std::span<const PlannedDocument> documents, std::int64_t ranks, std::int64_t wanted) {
   std::int64_t tokens = 0;
   for (const PlannedDocument& document : documents) tokens += document.tokens;
-  std::int64_t block = std::min(wanted, ceil_div(tokens, kLeastBlocksPerRank * ranks));
+  std::int64_t block = wanted > 0 ? wanted : std::min(kBlockTokens, ceil_div(tokens, kLeastBlocksPerRank * ranks));
   while (work_count(documents, block) > kMostWork && block < tokens) block *= 2;
   return block;
 }
@@ -163,13 +164,14 @@ Assignment assign(const Problem& problem, std::int64_t ranks, const DcpOptions& 
 
 tl::expected<DcpPlan, std::string> plan_dcp(std::span<const PlannedDocument> documents, std::int64_t ranks,
                                             const DcpOptions& options) {
-  LH_ASSERT(options.block_tokens >= 1, "blocks of {} tokens", options.block_tokens);
+  LH_ASSERT(options.block_tokens >= 0, "blocks of {} tokens", options.block_tokens);
   if (auto reason = cp_refusal(documents, ranks)) return tl::unexpected(*reason);
   const std::int64_t block = block_tokens(documents, ranks, options.block_tokens);
   Problem problem = make_problem(documents, block, options);
   const Assignment parts = assign(problem, ranks, options);
   DcpPlan plan;
   plan.cut_bytes = cut_cost(problem.graph, parts);
+  plan.block_tokens = block;
   plan.rows.ranks.resize(static_cast<std::size_t>(ranks));
   std::map<DocumentId, std::int64_t> tokens_of;
   for (const PlannedDocument& document : documents) tokens_of[document.document] = document.tokens;
@@ -210,6 +212,7 @@ DcpPlan concatenate(std::span<const DcpPlan> plans) {
       joined.work.push_back({work.query + offset, work.key + offset, work.worker});
     }
     joined.cut_bytes += plan.cut_bytes;
+    joined.block_tokens = std::max(joined.block_tokens, plan.block_tokens);
     rows.push_back(plan.rows);
   }
   joined.rows = concatenate(std::span<const CpPlan>(rows));
@@ -244,6 +247,7 @@ nlohmann::ordered_json dcp_plan_json(const DcpPlan& plan) {
   };
   return {{"ranks", pairs.size()},
           {"tokens", tokens},
+          {"block_tokens", plan.block_tokens},
           {"token_blocks", plan.blocks.size()},
           {"computation_blocks", plan.work.size()},
           {"pairs", sum},

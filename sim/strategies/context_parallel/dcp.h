@@ -24,7 +24,9 @@
 namespace longhaul {
 
 struct DcpOptions {
-  std::int64_t block_tokens = 1024;  // the paper tries 512 to 4096; smaller where ranks would get under 8 blocks
+  // 0: 1024 (the paper tries 512 to 4096), smaller where ranks would get under 8 blocks. Either is made larger, by
+  // doubling, where a sequence would have more than 2^15 computation blocks.
+  std::int64_t block_tokens = 0;
   double imbalance_inter = 0.4;      // the paper's epsilons
   double imbalance_intra = 0.1;
   std::int64_t ranks_per_node = 0;  // 0, or no divisor of the ranks below them: one level
@@ -52,6 +54,7 @@ struct DcpPlan {
   std::vector<DcpBlock> blocks;  // in packing order
   std::vector<DcpWork> work;     // by query block, then key block
   std::int64_t cut_bytes = 0;    // of one layer
+  std::int64_t block_tokens = 0;  // as used: the largest of its sequences
 };
 
 tl::expected<DcpPlan, std::string> plan_dcp(std::span<const PlannedDocument> documents, std::int64_t ranks,

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "sim/core/rng.h"
+#include "sim/schedule/checks.h"
 #include "sim/strategies/context_parallel/dcp.h"
 #include "sim/strategies/context_parallel/dcp_shapes.h"
 #include "sim/strategies/registry.h"
@@ -137,6 +138,23 @@ TEST(Dcp, EqualDocumentsStayWhole) {
   }
 }
 
+// Left out, blocks are an eighth of an even share and at most 1,024 tokens; given, they are as given, up to 2^15
+// computation blocks: 2^18 tokens in blocks of 512 make 512 x 513 / 2, in blocks of 1,024 256 x 257 / 2 = 32,896 > 2^15,
+// in blocks of 2,048 8,256.
+TEST(Dcp, BlocksAreAsGiven) {
+  const auto used = [](std::int64_t tokens, std::int64_t ranks, std::int64_t wanted) {
+    return plan_dcp(documents_of({tokens}), ranks, small_blocks(wanted))->block_tokens;
+  };
+  EXPECT_EQ(used(4096, 4, 0), 128);
+  EXPECT_EQ(used(1 << 16, 4, 0), 1024);
+  EXPECT_EQ(used(4096, 4, 2048), 2048);
+  EXPECT_EQ(used(4096, 4, 100'000), 100'000);
+  EXPECT_EQ(used(1 << 18, 2, 512), 2048);
+  const DcpPlan plan = *plan_dcp(documents_of({4096, 100}), 4, small_blocks(1024));
+  EXPECT_EQ(plan.blocks.size(), 5u);
+  EXPECT_EQ(dcp_plan_json(plan)["block_tokens"], 1024);
+}
+
 // Every pair of blocks of a document once, pairs in all as in the document.
 TEST(Dcp, WorkCoversEveryPairOnce) {
   const Documents documents = documents_of({37, 1, 100, 9});
@@ -185,11 +203,11 @@ TEST(Dcp, RefusesWhatNoGroupCanShare) {
 }
 
 TEST(Dcp, PlanNamesItsBalance) {
-  const auto json = dcp_plan_json(*plan_dcp(documents_of({8, 8}), 2, small_blocks(4)));
+  const auto json = dcp_plan_json(*plan_dcp(documents_of({8, 8}), 2, small_blocks(0)));
   EXPECT_EQ(json.at("imbalance"), 1.0);
   EXPECT_EQ(json.at("token_imbalance"), 1.0);
   EXPECT_EQ(json.at("cut_bytes_layer"), 0);
-  EXPECT_EQ(json.at("token_blocks"), 16);  // at least 8 a rank: of 1 token, not of 4
+  EXPECT_EQ(json.at("token_blocks"), 16);  // 8 a rank: of 1 token
   EXPECT_EQ(json.at("computation_blocks"), 72);
 }
 
@@ -206,6 +224,20 @@ std::map<Pass, std::int64_t> received(const Schedule& schedule) {
     }
   }
   return bytes;
+}
+
+// Blocks larger than the sequence: fewer blocks than ranks, so that some ranks hold a row of padding and nothing else.
+TEST(DcpSchedule, RunsWithRanksThatHoldNothing) {
+  RingCase of;
+  of.cp = 4;
+  of.sequences = {{40}};
+  StrategyRequest request = ring_request(of);
+  request.options = {{"block_tokens", 1024}};
+  const Planned planned = find_strategy("dcp")->plan(request);
+  ASSERT_TRUE(planned.has_value()) << planned.error();
+  EXPECT_EQ(planned->plan().at(0).at("plan").at("token_blocks"), 1);
+  const CheckResult checked = check_schedule(*planned->schedule);
+  EXPECT_TRUE(checked.ok()) << (checked.ok() ? "" : checked.violations.front());
 }
 
 // The cut is what the step moves: forward, recompute and backward pass of a layer, whatever the number of divisions.
