@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <thread>
 
 #include "sim/core/invariant.h"
 #include "sim/core/mix.h"
+#include "validate/cpu/wide_product.h"
 
 namespace longhaul {
 namespace {
@@ -17,11 +19,18 @@ class Filler {
 
   // `count` values, uniform in centre +- width.
   void add(std::int64_t count, double centre, double width) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::uint64_t bits = mix(key_ + static_cast<std::uint64_t>(values_.size()));
-      const double unit = static_cast<double>(bits >> 11) * 0x1.0p-52 - 1.0;
-      values_.push_back(centre + width * unit);
-    }
+    constexpr std::int64_t kBlock = std::int64_t{1} << 20;
+    const std::size_t begin = values_.size();
+    values_.resize(begin + static_cast<std::size_t>(count));
+    share_out((count + kBlock - 1) / kBlock, static_cast<int>(std::thread::hardware_concurrency()),
+              [&](std::int64_t block) {
+                const std::size_t end = begin + static_cast<std::size_t>(std::min(count, (block + 1) * kBlock));
+                for (std::size_t i = begin + static_cast<std::size_t>(block * kBlock); i < end; ++i) {
+                  const std::uint64_t bits = mix(key_ + static_cast<std::uint64_t>(i));
+                  const double unit = static_cast<double>(bits >> 11) * 0x1.0p-52 - 1.0;
+                  values_[i] = centre + width * unit;
+                }
+              });
   }
   // A matrix with `inputs` rows and `count` elements: variance 1 / inputs, so that x W is about as large as x.
   void add_matrix(std::int64_t count, std::int64_t inputs) {

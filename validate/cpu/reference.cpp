@@ -8,6 +8,7 @@
 #include "sim/workload/arithmetic.h"
 #include "validate/cpu/parameters.h"
 #include "validate/cpu/reference_attention.h"
+#include "validate/cpu/wide_product.h"
 
 namespace longhaul {
 namespace {
@@ -65,8 +66,8 @@ struct LayerState {
 
 class Step {
  public:
-  Step(const ModelShape& model, const Batch& batch, const ParameterValues& parameters)
-      : model_(model), batch_(batch), parameters_(parameters), layout_(layer_parameters(model)) {
+  Step(const ModelShape& model, const Batch& batch, const ParameterValues& parameters, int threads)
+      : model_(model), batch_(batch), parameters_(parameters), threads_(threads), layout_(layer_parameters(model)) {
     number_rows();
     fill_rope_tables();
   }
@@ -91,6 +92,18 @@ class Step {
   }
 
  private:
+  using Operand = Eigen::Ref<const Matrix, 0, Eigen::OuterStride<>>;
+  Matrix times(const Operand& a, const Operand& b) const {
+    return threads_ == 0 ? Matrix(a * b) : wide_product(a, false, b, false, threads_);
+  }
+  // a^T b and a b^T.
+  Matrix transposed_times(const Operand& a, const Operand& b) const {
+    return threads_ == 0 ? Matrix(a.transpose() * b) : wide_product(a, true, b, false, threads_);
+  }
+  Matrix times_transposed(const Operand& a, const Operand& b) const {
+    return threads_ == 0 ? Matrix(a * b.transpose()) : wide_product(a, false, b, true, threads_);
+  }
+
   // Rows document by document: input id, label (-1: not counted) and position of each.
   void number_rows() {
     const bool diffusion = batch_.objective.kind == ObjectiveKind::kBlockDiffusion;
@@ -155,7 +168,7 @@ class Step {
     const Weights w = weights(layer);
     LayerState& state = states_[layer];
     state.attention_input = state.attention_norm.forward(x, w.attention_norm);
-    const Matrix qkv = state.attention_input * w.qkv;
+    const Matrix qkv = times(state.attention_input, w.qkv);
     state.q = qkv.leftCols(model_.q_width());
     state.k = qkv.middleCols(model_.q_width(), model_.kv_width());
     state.v = qkv.rightCols(model_.kv_width());
@@ -164,22 +177,23 @@ class Step {
     state.o.resize(rows_, model_.q_width());
     state.lse.resize(rows_, model_.q_heads);
     for (std::size_t d = 0; d < attention_.size(); ++d) {
-      attention_[d].forward(model_, result_.document_row[d], state.q, state.k, state.v, state.o, state.lse);
+      attention_[d].forward(model_, result_.document_row[d], state.q, state.k, state.v, state.o, state.lse,
+                             threads_);
     }
-    const Matrix x1 = x + state.o * w.output;
+    const Matrix x1 = x + times(state.o, w.output);
     state.ffn_input = state.ffn_norm.forward(x1, w.ffn_norm);
-    state.gate_up = state.ffn_input * w.gate_up;
+    state.gate_up = times(state.ffn_input, w.gate_up);
     const auto gate = state.gate_up.leftCols(model_.ffn).array();
     state.activated = (gate * (1.0 + (-gate).exp()).inverse() * state.gate_up.rightCols(model_.ffn).array()).matrix();
-    return x1 + state.activated * w.down;
+    return x1 + times(state.activated, w.down);
   }
 
   Matrix backward_layer(const Matrix& dy, std::size_t layer) {
     const Weights w = weights(layer);
     Gradients g(model_, result_.layer_grads[layer].data(), layout_);
     const LayerState& state = states_[layer];
-    g.down += state.activated.transpose() * dy;
-    const Matrix d_activated = dy * w.down.transpose();
+    g.down += transposed_times(state.activated, dy);
+    const Matrix d_activated = times_transposed(dy, w.down);
     const auto gate = state.gate_up.leftCols(model_.ffn).array();
     const Eigen::ArrayXXd sigmoid = (1.0 + (-gate).exp()).inverse();
     Matrix d_gate_up(rows_, 2 * model_.ffn);
@@ -187,10 +201,10 @@ class Step {
                                       (sigmoid + gate * sigmoid * (1.0 - sigmoid)))
                                          .matrix();
     d_gate_up.rightCols(model_.ffn) = (d_activated.array() * gate * sigmoid).matrix();
-    g.gate_up += state.ffn_input.transpose() * d_gate_up;
-    const Matrix dx1 = dy + state.ffn_norm.backward(d_gate_up * w.gate_up.transpose(), w.ffn_norm, g.ffn_norm);
-    g.output += state.o.transpose() * dx1;
-    const Matrix d_o = dx1 * w.output.transpose();
+    g.gate_up += transposed_times(state.ffn_input, d_gate_up);
+    const Matrix dx1 = dy + state.ffn_norm.backward(times_transposed(d_gate_up, w.gate_up), w.ffn_norm, g.ffn_norm);
+    g.output += transposed_times(state.o, dx1);
+    const Matrix d_o = times_transposed(dx1, w.output);
 
     ReferenceLayer& out = result_.layers[layer];
     out.q_grad = Matrix::Zero(rows_, model_.q_width());
@@ -198,15 +212,15 @@ class Step {
     out.v_grad = Matrix::Zero(rows_, model_.kv_width());
     for (std::size_t d = 0; d < attention_.size(); ++d) {
       attention_[d].backward(model_, result_.document_row[d], {state.q, state.k, state.v, state.o, state.lse, d_o},
-                             out.q_grad, out.k_grad, out.v_grad);
+                             out.q_grad, out.k_grad, out.v_grad, threads_);
     }
     rotate(out.q_grad, -1.0);
     rotate(out.k_grad, -1.0);
     Matrix d_qkv(rows_, model_.qkv_width());
     d_qkv << out.q_grad, out.k_grad, out.v_grad;
-    g.qkv += state.attention_input.transpose() * d_qkv;
+    g.qkv += transposed_times(state.attention_input, d_qkv);
     const Matrix dx =
-        dx1 + state.attention_norm.backward(d_qkv * w.qkv.transpose(), w.attention_norm, g.attention_norm);
+        dx1 + state.attention_norm.backward(times_transposed(d_qkv, w.qkv), w.attention_norm, g.attention_norm);
     out.o = std::move(states_[layer].o);
     states_[layer] = LayerState{};
     return dx;
@@ -220,8 +234,8 @@ class Step {
     const Matrix y = norm.forward(x, weight);
     const ConstMatrix table(parameters_.embedding.data(), model_.vocab, model_.hidden);
     const double* untied = parameters_.head.data() + model_.hidden;
-    Matrix logits = model_.tied_embeddings ? Matrix(y * table.transpose())
-                                           : Matrix(y * ConstMatrix(untied, model_.hidden, model_.vocab));
+    Matrix logits = model_.tied_embeddings ? times_transposed(y, table)
+                                           : times(y, ConstMatrix(untied, model_.hidden, model_.vocab));
     const double share = counted_ > 0 ? 1.0 / static_cast<double>(counted_) : 0.0;
     for (std::int64_t i = 0; i < rows_; ++i) {
       const std::int64_t label = labels_[static_cast<std::size_t>(i)];
@@ -238,12 +252,12 @@ class Step {
     if (!backward_too) return {};
     Matrix dy;
     if (model_.tied_embeddings) {
-      Eigen::Map<Matrix>(result_.embedding_grads.data(), model_.vocab, model_.hidden) += logits.transpose() * y;
-      dy = logits * table;
+      Eigen::Map<Matrix>(result_.embedding_grads.data(), model_.vocab, model_.hidden) += transposed_times(logits, y);
+      dy = times(logits, table);
     } else {
       Eigen::Map<Matrix>(result_.head_grads.data() + model_.hidden, model_.hidden, model_.vocab) +=
-          y.transpose() * logits;
-      dy = logits * ConstMatrix(untied, model_.hidden, model_.vocab).transpose();
+          transposed_times(y, logits);
+      dy = times_transposed(logits, ConstMatrix(untied, model_.hidden, model_.vocab));
     }
     return norm.backward(dy, weight, Eigen::Map<Eigen::RowVectorXd>(result_.head_grads.data(), model_.hidden));
   }
@@ -251,6 +265,7 @@ class Step {
   const ModelShape& model_;
   const Batch& batch_;
   const ParameterValues& parameters_;
+  int threads_;
   LayerParameters layout_;
   std::int64_t rows_ = 0, counted_ = 0;
   std::vector<std::int64_t> inputs_, labels_, positions_;  // by row
@@ -277,12 +292,12 @@ ParameterValues make_parameters(const ModelShape& model, std::uint64_t seed) {
   return values;
 }
 
-Reference reference_step(const ModelShape& model, const Batch& batch, const ParameterValues& parameters) {
-  return Step(model, batch, parameters).run(true);
+Reference reference_step(const ModelShape& model, const Batch& batch, const ParameterValues& parameters, int threads) {
+  return Step(model, batch, parameters, threads).run(true);
 }
 
 double reference_loss(const ModelShape& model, const Batch& batch, const ParameterValues& parameters) {
-  return Step(model, batch, parameters).run(false).loss;
+  return Step(model, batch, parameters, 0).run(false).loss;
 }
 
 // The head passes all rows here, noisy and clean. 6 = forward, and twice that backward, two FLOPs a multiply-add;

@@ -42,7 +42,10 @@ struct ParameterValues {
 };
 ParameterValues make_parameters(const ModelShape& model, std::uint64_t seed);
 
-Reference reference_step(const ModelShape& model, const Batch& batch, const ParameterValues& parameters);
+// `threads` 0: one thread, the same bits on every machine; above: for large steps, on that many threads, with last bits
+// that depend on the CPU (wide_product.h) and not on their number.
+Reference reference_step(const ModelShape& model, const Batch& batch, const ParameterValues& parameters,
+                         int threads = 0);
 // The loss alone (forward).
 double reference_loss(const ModelShape& model, const Batch& batch, const ParameterValues& parameters);
 

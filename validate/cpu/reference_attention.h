@@ -31,12 +31,17 @@ class DocumentAttention {
 
   // Sets the document's rows (from `first_row`) of o and lse.
   void forward(const ModelShape& model, std::int64_t first_row, const Matrix& q, const Matrix& k, const Matrix& v,
-               Matrix& o, Matrix& lse) const;
+               Matrix& o, Matrix& lse, int threads = 0) const;
   // Adds to the document's rows of the gradients.
   void backward(const ModelShape& model, std::int64_t first_row, const AttentionState& state, Matrix& d_q, Matrix& d_k,
-                Matrix& d_v) const;
+                Matrix& d_v, int threads = 0) const;
 
  private:
+  void forward_head(const ModelShape& model, std::int64_t first_row, const Matrix& q, const Matrix& k, const Matrix& v,
+                    Matrix& o, Matrix& lse, std::int64_t head) const;
+  void backward_head(const ModelShape& model, std::int64_t first_row, const AttentionState& state, Matrix& d_q,
+                     Matrix& d_k, Matrix& d_v, std::int64_t head) const;
+
   struct Tile {
     std::int64_t q_begin = 0, q_count = 0, k_begin = 0, k_count = 0;
     Matrix mask;  // empty: every pair is allowed
