@@ -70,7 +70,7 @@ auto with_device_faults(const Call& call) {
   try {
     return call();
   } catch (const CudaError& error) {
-    throw DeviceFault(error.what());
+    throw BenchFault(error.what());
   }
 }
 

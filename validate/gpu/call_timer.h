@@ -50,7 +50,7 @@ class CallTimer {
   int* gate_ = nullptr;  // pinned host memory that the device sees: go on; gave up
 };
 
-// One call on a timer. CudaError becomes DeviceFault.
+// One call on a timer. CudaError becomes BenchFault.
 class CudaStopwatch : public Stopwatch {
  public:
   CudaStopwatch(CallTimer& timer, std::function<void()> enqueue) : timer_(timer), enqueue_(std::move(enqueue)) {}

@@ -203,7 +203,7 @@ PreparedCall CudaBench::prepare(const CalibrationCall& call) {
     // reported again by every later call.
     const bool well = cudaStreamSynchronize(timer_.stream()) == cudaSuccess && cudaGetLastError() == cudaSuccess;
     if (well) throw UnsupportedCall(error.what());
-    throw DeviceFault(error.what());
+    throw BenchFault(error.what());
   }
 }
 

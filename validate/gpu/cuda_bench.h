@@ -3,7 +3,7 @@
 // Calls run on device 0. GEMMs go through cuBLASLt, attention through cuDNN's composed graphs (one problem a call,
 // dense or ragged), block diffusion through our own piece attention, memory-bound kernels and copies as they are. A
 // call that a library refuses while its plan is built (and that leaves the device well) is an UnsupportedCall;
-// everything else that CUDA reports is a DeviceFault.
+// everything else that CUDA reports is a BenchFault.
 #pragma once
 
 #include <memory>

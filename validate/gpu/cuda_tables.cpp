@@ -44,7 +44,7 @@ class TeamFaults {
     };
   }
   void rethrow() const {
-    if (fault_) throw DeviceFault(text_of(fault_));
+    if (fault_) throw BenchFault(text_of(fault_));
   }
 
  private:

@@ -57,17 +57,41 @@ std::vector<std::string> lines_of(const Nvml& nvml, Device gpu) {
   return lines;
 }
 
+PowerState state_of(const Nvml& nvml, Device gpu) {
+  PowerState state;
+  unsigned value = 0;
+  if (nvml.call("nvmlDeviceGetClockInfo", gpu, kSmClock, &value)) state.sm_clock_mhz = static_cast<int>(value);
+  if (nvml.call("nvmlDeviceGetTemperature", gpu, kGpuSensor, &value)) state.temperature_c = static_cast<int>(value);
+  if (nvml.call("nvmlDeviceGetPowerUsage", gpu, &value)) state.power_w = static_cast<int>((value + 500) / 1000);
+  return state;
+}
+
+// Asks of the GPU that CUDA calls `device`; nothing where the driver does not know it.
+template <class Ask>
+void ask_gpu(const Nvml& nvml, int device, Ask&& ask) {
+  char bus[32] = "";
+  LH_CUDA_CHECK(cudaDeviceGetPCIBusId(bus, sizeof(bus), device));
+  Device gpu = nullptr;
+  if (nvml.call("nvmlDeviceGetHandleByPciBusId_v2", static_cast<const char*>(bus), &gpu)) ask(gpu);
+}
+
 }  // namespace
+
+PowerState power_state(int device) {
+  PowerState state;
+  const Nvml nvml;
+  if (!nvml || !nvml.call("nvmlInit_v2")) return state;
+  ask_gpu(nvml, device, [&](Device gpu) { state = state_of(nvml, gpu); });
+  nvml.call("nvmlShutdown");
+  return state;
+}
 
 std::vector<std::string> power_lines(int device) {
   const Nvml nvml;
   if (!nvml) return {"power: not known, there is no libnvidia-ml.so.1"};
   if (!nvml.call("nvmlInit_v2")) return {"power: not known, libnvidia-ml.so.1 does not start"};
-  char bus[32] = "";
-  LH_CUDA_CHECK(cudaDeviceGetPCIBusId(bus, sizeof(bus), device));
-  Device gpu = nullptr;
   std::vector<std::string> lines;
-  if (nvml.call("nvmlDeviceGetHandleByPciBusId_v2", static_cast<const char*>(bus), &gpu)) lines = lines_of(nvml, gpu);
+  ask_gpu(nvml, device, [&](Device gpu) { lines = lines_of(nvml, gpu); });
   nvml.call("nvmlShutdown");
   if (lines.empty()) lines.emplace_back("power: not known, libnvidia-ml.so.1 does not tell");
   return lines;

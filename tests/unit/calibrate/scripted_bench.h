@@ -22,7 +22,7 @@ class ScriptedBench : public Bench {
   PreparedCall prepare(const CalibrationCall& call) override {
     prepared.push_back(describe(call));
     const int number = static_cast<int>(prepared.size());
-    if (number == fault_at) throw DeviceFault("kernels/x.cu:7: cudaLaunchKernel(): cudaErrorLaunchFailure: boom");
+    if (number == fault_at) throw BenchFault("kernels/x.cu:7: cudaLaunchKernel(): cudaErrorLaunchFailure: boom");
     if (number == unsupported_at) throw UnsupportedCall("head dimension 256; supported are 64 and 128");
     return {call.call_class == CallClass::kElementwise ? call.kernel : "scripted",
             std::make_unique<ScriptedStopwatch>(std::vector<Sample>{{1, clock_mhz}})};
@@ -34,7 +34,7 @@ class ScriptedBench : public Bench {
       if (call_class != CallClass::kOverlap) continue;
       ResultFormat format{identity(), {}, {"compute", "ms"}, {"compute"}};
       result.push_back({call_class, ".overlap.csv", format, 20, [this](ResultFile& file) {
-                          if (table_faults) throw DeviceFault("validate/gpu/y.cpp:9: cudaMalloc(): out of memory");
+                          if (table_faults) throw BenchFault("validate/gpu/y.cpp:9: cudaMalloc(): out of memory");
                           if (!file.has({"gemm"})) file.append({"gemm", "1.5"});
                         }});
     }

@@ -16,7 +16,7 @@ namespace longhaul {
 
 // A GPU or one of its libraries failed: the text names the call, the place and what the library said of it. Nothing
 // that runs afterwards in this process can be trusted.
-class DeviceFault : public std::runtime_error {
+class BenchFault : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
@@ -52,7 +52,7 @@ class Bench {
   virtual std::vector<std::string> notes() const = 0;
   virtual double default_clock_mhz() const = 0;  // 0: unknown
 
-  // Operands, plans and scratch of `call`, warmed up. Throws UnsupportedCall, DeviceFault. One call at a time: the one
+  // Operands, plans and scratch of `call`, warmed up. Throws UnsupportedCall, BenchFault. One call at a time: the one
   // before is given back first.
   virtual PreparedCall prepare(const CalibrationCall& call) = 0;
   // The tables of `classes`, in order of measuring.

@@ -29,7 +29,7 @@ class Run {
     outcome_.interrupted = outcome_.interrupted || hooks_.interrupted();
     return outcome_.interrupted;
   }
-  [[noreturn]] void failed(CallClass call_class, const std::string& what, const DeviceFault& fault) const;
+  [[noreturn]] void failed(CallClass call_class, const std::string& what, const BenchFault& fault) const;
 
   const CalibrationOptions& options_;
   Bench& bench_;
@@ -42,7 +42,7 @@ class Run {
   double left_seconds_ = 0;
 };
 
-void Run::failed(CallClass call_class, const std::string& what, const DeviceFault& fault) const {
+void Run::failed(CallClass call_class, const std::string& what, const BenchFault& fault) const {
   throw LimitError(
       fmt::format("{} failed in class {}, call {}: {}; the rows measured before it are in {}: run again with --resume",
                   bench_.device_name(), class_name(call_class), what, fault.what(), outcome_.rows_file));
@@ -76,7 +76,7 @@ void Run::row(const CalibrationCall& call, ResultFile& file) {
   } catch (const UnsupportedCall& why) {
     ++outcome_.left_out;
     hooks_.say(fmt::format("{}: left out: {}", describe(call), why.what()));
-  } catch (const DeviceFault& fault) {
+  } catch (const BenchFault& fault) {
     failed(call.call_class, describe(call), fault);
   }
 }
@@ -100,7 +100,7 @@ Expected<void> Run::tables() {
     if (!file) return tl::unexpected(file.error());
     try {
       table.measure(*file);
-    } catch (const DeviceFault& fault) {
+    } catch (const BenchFault& fault) {
       failed(table.call_class, std::string(class_name(table.call_class)), fault);
     }
     outcome_.table_files.push_back(name);
