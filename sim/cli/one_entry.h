@@ -18,8 +18,8 @@ struct EntryOptions {
   std::string case_name;
 };
 
-// STUDY, --strategy, --case and the global options.
-void add_entry_options(CLI::App& command, EntryOptions& options, const std::string& example);
+// STUDY, --strategy, --case and the global options. `all`: without --strategy every entry is meant.
+void add_entry_options(CLI::App& command, EntryOptions& options, const std::string& example, bool all = false);
 
 // A study and one entry of it; `found` points into `study`.
 struct StudyEntry {

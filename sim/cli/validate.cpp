@@ -25,7 +25,9 @@ struct Options {
   std::string baseline;
   std::string max_error, max_slowdown;  // as given; empty: not given
   std::string out, junit, markdown;
+  std::string plant;  // as given
   bool keep = false;
+  bool plan = false;  // say what the runs would cost, run nothing
 };
 
 // What the options and the files that they name say, read together so that every fault is told at once.
@@ -34,6 +36,7 @@ struct Input {
   std::optional<KeptRun> record, baseline;
   std::optional<double> max_error;
   double max_slowdown = kDefaultMaxSlowdown;
+  Plant plant;
 };
 
 void append(Errors& errors, const Errors& more) { errors.insert(errors.end(), more.begin(), more.end()); }
@@ -49,6 +52,23 @@ std::optional<double> fraction(const char* option, const std::string& text, Erro
   return std::nullopt;
 }
 
+// "gate_up=8%", "attention (forward)=0.08".
+Plant plant_of(const std::string& text, Errors& errors) {
+  const std::size_t equals = text.rfind('=');
+  std::string share = equals == std::string::npos ? "" : text.substr(equals + 1);
+  const bool percent = !share.empty() && share.back() == '%';
+  if (percent) share.pop_back();
+  double value = 0;
+  const auto [end, error] = std::from_chars(share.data(), share.data() + share.size(), value);
+  if (percent) value /= 100;
+  if (equals > 0 && error == std::errc() && end == share.data() + share.size() && value > 0 && value <= 10) {
+    return {text.substr(0, equals), value};
+  }
+  errors.push_back({"<command line>", "--plant", fmt::format("is \"{}\"", text),
+                    "KERNEL=SHARE, like gate_up=8% or \"attention (forward)=0.08\"", ""});
+  return {};
+}
+
 void check_combinations(const Options& options, Errors& errors) {
   const auto fault = [&](const char* option, const char* message, const char* expected) {
     errors.push_back({"<command line>", option, message, expected, ""});
@@ -59,7 +79,11 @@ void check_combinations(const Options& options, Errors& errors) {
   if (options.keep && options.run.device == "host") {
     fault("--keep", "an emulation measures no device", "--device cuda, or no --keep");
   }
+  if (options.keep && !options.plant.empty()) {
+    fault("--keep", "a run that was slowed down on purpose is no accuracy data", "no --keep beside --plant");
+  }
   if (options.run.record.empty()) return;
+  if (!options.plant.empty()) fault("--plant", "a stored run cannot be slowed down", "no --plant beside --record");
   if (options.run.reduced) fault("--reduced", "a stored run is reduced already", "no --reduced beside --record");
   if (options.keep) fault("--keep", "a stored run is kept already", "no --keep beside --record");
   if (options.run.virtual_ranks > 0) {
@@ -75,6 +99,7 @@ Expected<Input> read_input(const Options& options) {
   if (!options.max_slowdown.empty()) {
     input.max_slowdown = fraction("--max-slowdown", options.max_slowdown, errors).value_or(kDefaultMaxSlowdown);
   }
+  if (!options.plant.empty()) input.plant = plant_of(options.plant, errors);
   Expected<std::unique_ptr<StudyEntry>> asked = read_entry(options.run.entry);
   if (asked) {
     input.asked = std::move(*asked);
@@ -200,8 +225,13 @@ int ended_early(const Options& options, const KeptRun& run) {
     output.commit();
     kept = fmt::format("; what was measured before stands in {}/run-record.json", options.out);
   }
-  return cannot(fmt::format("the run ended early ({}): {}{}{}", failure.kind, failure.message,
-                            failure.op.empty() ? "" : ", at " + failure.op, kept));
+  const int code = cannot(fmt::format("the run ended early ({}): {}{}{}", failure.kind, failure.message,
+                                      failure.op.empty() ? "" : ", at " + failure.op, kept));
+  // What still runs on the GPU would be waited for by destructors, and nothing more can be trusted there.
+  const bool gone = failure.kind != "memory" && failure.kind != "unsupported" && options.run.device == "cuda" &&
+                    options.run.record.empty();
+  if (gone) end_now(code);
+  return code;
 }
 
 int finish(const Options& options, const Input& input, const PreparedRun& prepared, const KeptRun& run) {
@@ -225,7 +255,7 @@ int finish(const Options& options, const Input& input, const PreparedRun& prepar
   return passes(report) ? kExitDone : kExitFailed;
 }
 
-int run_validate(const Options& options) {
+int run_one(const Options& options, ReferenceCache& cache) {
   const Expected<Input> input = read_input(options);
   if (!input) return wrong_input(input.error());
   if (!options.out.empty()) probe_output_folder(options.out);
@@ -237,9 +267,105 @@ int run_validate(const Options& options) {
   if (options.run.device == "cuda") {
     if (const auto missing = missing_for_gpu()) return cannot(*missing);
   }
-  const Expected<FreshRun> fresh = run_on_this_machine(*input->asked, options.run);
+  ValidateOptions run = options.run;
+  run.plant = input->plant;
+  const Expected<FreshRun> fresh = run_on_this_machine(*input->asked, run, cache);
   if (!fresh) return wrong_input(fresh.error());
   return finish(options, *input, *fresh->prepared, fresh->run);
+}
+
+// Every entry of the study, or of the case that was asked for, each in a folder of its own.
+Expected<std::vector<Options>> all_entries(const Options& options) {
+  Errors errors;
+  const auto one_alone = [&](const char* option, const std::string& value) {
+    if (value.empty()) return;
+    errors.push_back({"<command line>", option, "is of one strategy", "--strategy LABEL beside it", ""});
+  };
+  one_alone("--record", options.run.record);
+  one_alone("--baseline", options.baseline);
+  one_alone("--junit", options.junit);
+  one_alone("--markdown", options.markdown);
+  const Expected<Study> study = read_study(options.run.entry.study, study_options(options.run.entry.global.seed));
+  if (!study) append(errors, study.error());
+  std::vector<Options> entries;
+  if (study) {
+    std::vector<std::string> cases;
+    for (const StudyCase& one : study->cases) {
+      cases.push_back(one.name);
+      if (!options.run.entry.case_name.empty() && one.name != options.run.entry.case_name) continue;
+      for (const StrategyEntry& entry : one.strategies) {
+        Options single = options;
+        single.run.entry.strategy = entry.label;
+        single.run.entry.case_name = one.name;
+        if (!options.out.empty()) {
+          single.out = (std::filesystem::path(options.out) / plain_file_name(one.name + "-" + entry.label)).string();
+        }
+        entries.push_back(std::move(single));
+      }
+    }
+    if (entries.empty()) {
+      const std::string& name = options.run.entry.case_name;
+      errors.push_back({"<command line>", "--case", fmt::format("the study has no case \"{}\"", name),
+                        fmt::format("one of {}", fmt::join(cases, ", ")), nearest_name(name, cases)});
+    }
+  }
+  if (!errors.empty()) return tl::unexpected(std::move(errors));
+  return entries;
+}
+
+std::string entry_name(const Options& options) {
+  return fmt::format("{} {}", options.run.entry.case_name, options.run.entry.strategy);
+}
+
+// What each run would take on the GPU that the study names.
+int plan_runs(const std::vector<Options>& entries) {
+  double total = 0;
+  std::string text;
+  for (const Options& options : entries) {
+    const Expected<std::unique_ptr<StudyEntry>> asked = read_entry(options.run.entry);
+    if (!asked) return wrong_input(asked.error());
+    const Expected<RunCost> cost = cost_of_run(**asked, options.run);
+    if (!cost) return wrong_input(cost.error());
+    text += fmt::format("{:<40} step {:7.3f} s, timed steps {:6.1f} s, numbers {:5.1f} s ({}), "
+                        "device memory {:6.1f} GB\n",
+                        entry_name(options), cost->step_seconds, cost->run_seconds, cost->numerics_seconds,
+                        cost->double_precision ? "double precision" : "undistributed and sampled rows",
+                        static_cast<double>(cost->device_bytes) * 1e-9);
+    total += cost->run_seconds + cost->numerics_seconds;
+  }
+  print(text + fmt::format("{} runs, about {:.0f} s by prediction; numbers are a guess, start and plans of libraries "
+                           "are not counted\n",
+                           entries.size(), total));
+  return kExitDone;
+}
+
+// One after another; a run that cannot be done does not keep the others from it.
+int run_validate(const Options& options) {
+  ReferenceCache cache;
+  if (!options.run.entry.strategy.empty() && !options.plan) return run_one(options, cache);
+  Expected<std::vector<Options>> entries = std::vector<Options>{options};
+  if (options.run.entry.strategy.empty()) entries = all_entries(options);
+  if (!entries) return wrong_input(entries.error());
+  if (options.plan) return plan_runs(*entries);
+  if (!options.out.empty()) std::filesystem::create_directories(options.out);
+  int failed = 0, impossible = 0, wrong = 0;
+  std::string summary;
+  for (const Options& one : *entries) {
+    int code = kExitCannot;
+    try {
+      code = run_one(one, cache);
+    } catch (const LimitError& error) {
+      cannot(error.what());
+    }
+    failed += code == kExitFailed ? 1 : 0;
+    impossible += code == kExitCannot ? 1 : 0;
+    wrong += code == kExitWrongInput ? 1 : 0;
+    const char* const words[] = {"passes", "FAILS", "is wrong input", "could not run"};
+    summary += fmt::format("{} {}\n", entry_name(one), words[code]);
+  }
+  say(options.run.entry.global, summary);
+  if (wrong > 0) return kExitWrongInput;
+  return impossible > 0 ? kExitCannot : failed > 0 ? kExitFailed : kExitDone;
 }
 
 }  // namespace
@@ -270,9 +396,13 @@ void add_validate(CLI::App& app, Action& action) {
                       "Folder for validation.json, validation.md, junit.xml, the trace and the run's record");
   command->add_option("--junit", options->junit, "File for the gates as JUnit XML");
   command->add_option("--markdown", options->markdown, "File for the summary as Markdown");
+  command->add_option("--plant", options->plant,
+                      "Slow one kernel down on purpose, KERNEL=SHARE (gate_up=8%): does the gate find it?");
+  command->add_flag("--plan", options->plan, "Say what the runs would take by prediction, and run nothing");
   command->add_flag("--keep", options->keep, "Keep the run in validate/data/runs, for longhaul accuracy --table runs");
   add_entry_options(*command, options->run.entry,
-                    "longhaul validate four-way-h200 --strategy flashcp --reduced --baseline last.json --out out");
+                    "longhaul validate four-way-h200 --strategy flashcp --reduced --baseline last.json --out out",
+                    true);
   command->callback([&action, options] { action = [options] { return run_validate(*options); }; });
 }
 

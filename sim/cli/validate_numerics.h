@@ -18,11 +18,31 @@ namespace longhaul {
 
 using MakeDevice = std::function<std::unique_ptr<Device>()>;
 
+// What a step is held against; the same for every strategy that trains the same batch of the same model.
+struct NumericsReference {
+  std::optional<StepReference> reference;   // none: numbers are not compared
+  std::vector<QuantityNorm> undistributed;  // errors of the undistributed step against the same reference
+  std::vector<std::int64_t> rows;           // sampled; empty: none
+  std::vector<QuantityNorm> undistributed_rows;
+  std::string left_out;  // what is not compared, and why
+};
+
+// The reference made last, for the next strategy: one step of 128K tokens takes gigabytes and seconds.
+struct ReferenceCache {
+  std::uint64_t fingerprint = 0, seed = 0;  // of the undistributed schedule, of the parameters
+  bool whole = false;                       // double precision
+  std::shared_ptr<const NumericsReference> reference;
+};
+
+// Whether a step is compared with double precision as a whole on this machine's cores.
+bool fits_double_precision(const Schedule& schedule);
+
 class NumericsCheck {
  public:
-  // Runs the undistributed step (one rank, data-parallel) where the strategy's objective has one, on a device that is
-  // made for it and gone afterwards. Throws DeviceFault, but where memory is short, which is said and left out.
-  NumericsCheck(const PreparedRun& prepared, const MakeDevice& make_device, const ExecutorOptions& options);
+  // Runs the undistributed step (one rank) unless `cache` has it, on a device that is made for it and gone afterwards.
+  // Throws DeviceFault, but where memory is short, which is said and left out.
+  NumericsCheck(const PreparedRun& prepared, const MakeDevice& make_device, const ExecutorOptions& options,
+                ReferenceCache& cache);
 
   const StepWish& wish() const { return wish_; }
   // Adds the results, and what was left out, to the record.
@@ -31,11 +51,7 @@ class NumericsCheck {
  private:
   const Schedule& schedule_;
   StepWish wish_;
-  std::optional<StepReference> reference_;   // none: numbers are not compared
-  std::vector<QuantityNorm> undistributed_;  // errors of the undistributed step against the same reference
-  std::vector<std::int64_t> rows_;           // sampled; empty: none
-  std::vector<QuantityNorm> undistributed_rows_;
-  std::string left_out_;  // what is not compared, and why
+  std::shared_ptr<const NumericsReference> reference_;
 };
 
 }  // namespace longhaul

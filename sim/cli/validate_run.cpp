@@ -6,6 +6,7 @@
 #include <chrono>
 #include <ctime>
 
+#include "commit.h"
 #include "sim/cli/validate_gpu.h"
 #include "sim/cli/validate_numerics.h"
 #include "sim/core/invariant.h"
@@ -15,7 +16,9 @@
 #include "sim/study/results_json.h"
 #include "validate/cpu/verify.h"
 #include "validate/device/device_executor.h"
+#include "validate/device/gpu_devices.h"
 #include "validate/device/host_device.h"
+#include "validate/report/prediction.h"
 #include "validate/report/reduced_study.h"
 #include "validate/report/reduction.h"
 #include "validate/report/units.h"
@@ -83,18 +86,25 @@ RunIdentity identity_of(const StudyEntry& asked, const PreparedRun& prepared, co
   identity.reductions = prepared.reductions;
   identity.date = today();
   identity.version = longhaul_version();
+  identity.git = LONGHAUL_COMMIT;
   return identity;
 }
 
 FreshRun execute(const StudyEntry& asked, Prepared prepared, const std::vector<Device*>& devices, Transport& transport,
-                 const MakeDevice& make_device, const ExecutorOptions& options, const char* origin) {
+                 const MakeDevice& make_device, const ExecutorOptions& options, const char* origin,
+                 ReferenceCache& cache) {
   const DevicePlan plan(*prepared->planned.schedule);
-  const NumericsCheck numerics(*prepared, make_device, options);
+  const NumericsCheck numerics(*prepared, make_device, options, cache);
   KeptRun run;
   run.origin = origin;
   run.record = run_on_devices(plan, devices, transport, options, numerics.wish(),
                               [&](const StepOutcome& outcome, RunRecord& record) { numerics.judge(outcome, record); });
   run.record.identity = identity_of(asked, *prepared, run.record.identity);
+  if (!options.plant.kernel.empty()) {
+    run.record.exclusions.push_back({-1, -1, "planted slow-down",
+                                     fmt::format("{} takes {:g} % longer, on purpose", options.plant.kernel,
+                                                 100 * options.plant.share)});
+  }
   run.study = prepared->study_json;
   run.study_case = prepared->study_case->name;
   run.strategy = prepared->entry->label;
@@ -105,10 +115,28 @@ ExecutorOptions executor_options(const ValidateOptions& options, int repeats) {
   ExecutorOptions executor;
   executor.warmups = options.warmups;
   executor.repeats = options.repeats > 0 ? options.repeats : repeats;
+  executor.plant = options.plant;
   return executor;
 }
 
-Expected<FreshRun> run_on_host(const StudyEntry& asked, const ValidateOptions& options) {
+// A plant that no op of the schedule answers to.
+Errors plant_faults(const Plant& plant, const Schedule& schedule) {
+  if (plant.kernel.empty()) return {};
+  std::vector<std::string> labels;
+  for (const Segment& segment : schedule.segments) {
+    for (const Op& op : segment.ops) {
+      if (op.kind == OpKind::kCollective) continue;
+      if (plant.hits(op)) return {};
+      if (std::find(labels.begin(), labels.end(), op.label) == labels.end()) labels.push_back(op.label);
+    }
+  }
+  return {{"<command line>", "--plant", fmt::format("no kernel of the schedule is called \"{}\"", plant.kernel),
+           fmt::format("one of {}, with \" (forward)\" or \" (backward)\" behind it for one pass",
+                       fmt::join(labels, ", ")),
+           nearest_name(plant.kernel, labels)}};
+}
+
+Expected<FreshRun> run_on_host(const StudyEntry& asked, const ValidateOptions& options, ReferenceCache& cache) {
   constexpr int kRepeats = 3;
   MachineAtHand machine;
   machine.device = asked.found.study_case->topology.device.name;
@@ -125,6 +153,8 @@ Expected<FreshRun> run_on_host(const StudyEntry& asked, const ValidateOptions& o
       prepare_run(chosen.study, asked.study.file, asked.found.entry->label, asked.found.study_case->name);
   if (!prepared) return tl::unexpected(prepared.error());
   (*prepared)->reductions = chosen.reductions;
+  const Errors planted = plant_faults(options.plant, *(*prepared)->planned.schedule);
+  if (!planted.empty()) return tl::unexpected(planted);
   const double flops = schedule_flops(*(*prepared)->planned.schedule);
   if (flops > kHostFlops) {
     throw LimitError(
@@ -135,7 +165,7 @@ Expected<FreshRun> run_on_host(const StudyEntry& asked, const ValidateOptions& o
   const std::vector<Device*> devices(static_cast<std::size_t>((*prepared)->degrees.ranks()), &device);
   return execute(
       asked, std::move(*prepared), devices, transport, [] { return std::make_unique<HostDevice>(); },
-      executor_options(options, kRepeats), "emulated");
+      executor_options(options, kRepeats), "emulated", cache);
 }
 
 // Ranks and devices: as many GPUs as ranks where they are there, else virtual ranks on the first one.
@@ -148,7 +178,7 @@ MachineAtHand gpus_at_hand(const StudyEntry& asked, const ValidateOptions& optio
                                  hardware.device));
   }
   const auto wanted = static_cast<int>(std::min<std::int64_t>(asked.found.study_case->gpus, 1 << 20));
-  machine.virtual_ranks = options.virtual_ranks > 0 || gpus == 1 || !can_join_gpus();
+  machine.virtual_ranks = options.virtual_ranks > 0 || gpus == 1 || !gpu_devices().can_join();
   machine.ranks = !machine.virtual_ranks ? gpus : options.virtual_ranks > 0 ? options.virtual_ranks : kVirtualRanks;
   if (!options.reduced) machine.ranks = wanted;
   machine.memory_bytes = free_bytes;
@@ -163,27 +193,25 @@ void require_same_device(const StudyEntry& asked, const MachineAtHand& machine, 
 }
 
 // Bytes that the fullest device must give before anything runs.
-std::int64_t planned_bytes(const DevicePlan& plan, bool virtual_ranks) {
+std::int64_t planned_bytes(const DevicePlan& plan, const Device& device, bool virtual_ranks) {
   std::int64_t bytes = 0;
   for (std::int32_t rank = 0; rank < plan.ranks(); ++rank) {
-    const std::int64_t one = plan.need(rank).total();
+    const std::int64_t one = plan.arena(rank).bytes + bytes_beside_arena(plan, rank, device);
     bytes = virtual_ranks ? bytes + one : std::max(bytes, one);
   }
   return bytes;
 }
 
-Expected<FreshRun> run_on_gpus(const StudyEntry& asked, const ValidateOptions& options) {
+Expected<FreshRun> run_on_gpus(const StudyEntry& asked, const ValidateOptions& options, ReferenceCache& cache) {
   constexpr int kRepeats = 20;
   constexpr int kAttempts = 4;
-  const MakeDevice one_gpu = [] { return make_gpu(0); };
-  const int gpus = visible_gpu_count();
+  const MakeDevice one_gpu = [] { return gpu_devices().make(0); };
+  std::string why;
+  const int gpus = gpu_devices().count(why);
   HardwareInfo hardware;
-  std::int64_t free_bytes = 0;
-  {
-    const std::unique_ptr<Device> first = make_gpu(0);
-    hardware = first->hardware();
-    free_bytes = first->free_bytes();
-  }
+  const std::unique_ptr<Device> first = gpu_devices().make(0);
+  hardware = first->hardware();
+  const std::int64_t free_bytes = first->free_bytes();
   MachineAtHand machine = gpus_at_hand(asked, options, hardware, free_bytes, gpus);
   require_same_device(asked, machine, options.reduced);
   // The arena has gaps that the simulator does not know: where they do not fit, a smaller version is taken.
@@ -193,11 +221,13 @@ Expected<FreshRun> run_on_gpus(const StudyEntry& asked, const ValidateOptions& o
         prepare_run(chosen.study, asked.study.file, asked.found.entry->label, asked.found.study_case->name);
     if (!prepared) return tl::unexpected(prepared.error());
     (*prepared)->reductions = chosen.reductions;
+    const Errors planted = plant_faults(options.plant, *(*prepared)->planned.schedule);
+    if (!planted.empty()) return tl::unexpected(planted);
     const int ranks = (*prepared)->degrees.ranks();
     if (!machine.virtual_ranks && ranks > gpus) {
       throw LimitError(fmt::format("{} ranks, {} GPUs here; use --reduced or --virtual-ranks {}", ranks, gpus, ranks));
     }
-    const std::int64_t bytes = planned_bytes(DevicePlan(*(*prepared)->planned.schedule), machine.virtual_ranks);
+    const std::int64_t bytes = planned_bytes(DevicePlan(*(*prepared)->planned.schedule), *first, machine.virtual_ranks);
     if (bytes > free_bytes) {
       if (options.reduced && attempt < kAttempts) {
         machine.memory_bytes = machine.memory_bytes / 10 * 8;
@@ -209,19 +239,47 @@ Expected<FreshRun> run_on_gpus(const StudyEntry& asked, const ValidateOptions& o
     }
     const ExecutorOptions executor = executor_options(options, kRepeats);
     if (machine.virtual_ranks) {
-      const std::unique_ptr<Device> gpu = make_gpu(0);
+      const std::unique_ptr<Device> gpu = gpu_devices().make(0);
       VirtualTransport transport;
       const std::vector<Device*> devices(static_cast<std::size_t>(ranks), gpu.get());
-      return execute(asked, std::move(*prepared), devices, transport, one_gpu, executor, "measured");
+      return execute(asked, std::move(*prepared), devices, transport, one_gpu, executor, "measured", cache);
     }
-    const GpuTeam team = make_gpu_team(*(*prepared)->planned.schedule);
+    const GpuTeam team = gpu_devices().make_team(*(*prepared)->planned.schedule);
     std::vector<Device*> devices;
     for (const auto& device : team.devices) devices.push_back(device.get());
-    return execute(asked, std::move(*prepared), devices, *team.transport, one_gpu, executor, "measured");
+    return execute(asked, std::move(*prepared), devices, *team.transport, one_gpu, executor, "measured", cache);
   }
 }
 
 }  // namespace
+
+Expected<RunCost> cost_of_run(const StudyEntry& asked, const ValidateOptions& options) {
+  constexpr int kRepeats = 20;
+  constexpr double kSecondsPerElement = 2e-9, kReferenceRate = 3e11;  // of one core, of 16
+  const Expected<Prepared> prepared =
+      prepare_run(asked.study.resolved, asked.study.file, asked.found.entry->label, asked.found.study_case->name);
+  if (!prepared) return tl::unexpected(prepared.error());
+  const Schedule& schedule = *(*prepared)->planned.schedule;
+  const Prediction prediction = predict_run(*(*prepared)->setup, (*prepared)->planned);
+  const DevicePlan plan(schedule);
+  RunCost cost;
+  for (std::size_t rank = 0; rank < prediction.rank_alone.size(); ++rank) {
+    const double alone = prediction.rank_alone[rank].seconds();
+    const std::int64_t bytes = plan.need(static_cast<std::int32_t>(rank)).total();
+    cost.step_seconds += options.virtual_ranks > 0 ? alone : 0;
+    cost.device_bytes = options.virtual_ranks > 0 ? cost.device_bytes + bytes : std::max(cost.device_bytes, bytes);
+  }
+  if (options.virtual_ranks == 0) cost.step_seconds = prediction.totals.step.seconds();
+  const ExecutorOptions executor = executor_options(options, kRepeats);
+  const int steps = 2 * executor.repeats + executor.warmups + std::min(1, executor.warmups) + 1;
+  cost.run_seconds = steps * cost.step_seconds;
+  cost.double_precision = fits_double_precision(schedule);
+  const ModelShape& model = schedule.model;
+  const double rows = static_cast<double>(batch_rows(*schedule.batch)) * static_cast<double>(model.layers);
+  cost.numerics_seconds = rows * 2 * static_cast<double>(model.q_width() + model.qkv_width()) * kSecondsPerElement;
+  if (cost.double_precision) cost.numerics_seconds += reference_flops(model, *schedule.batch) / kReferenceRate;
+  return cost;
+}
 
 Expected<Prepared> prepare_recorded(const StudyEntry& asked, const KeptRun& run, const ValidateOptions& options) {
   Errors errors;
@@ -245,8 +303,8 @@ Expected<Prepared> prepare_recorded(const StudyEntry& asked, const KeptRun& run,
   return prepared;
 }
 
-Expected<FreshRun> run_on_this_machine(const StudyEntry& asked, const ValidateOptions& options) {
-  return options.device == "host" ? run_on_host(asked, options) : run_on_gpus(asked, options);
+Expected<FreshRun> run_on_this_machine(const StudyEntry& asked, const ValidateOptions& options, ReferenceCache& cache) {
+  return options.device == "host" ? run_on_host(asked, options, cache) : run_on_gpus(asked, options, cache);
 }
 
 }  // namespace longhaul

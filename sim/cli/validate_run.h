@@ -4,6 +4,7 @@
 #include <string>
 
 #include "sim/cli/one_entry.h"
+#include "sim/cli/validate_numerics.h"
 #include "validate/report/kept_run.h"
 #include "validate/report/prepared_run.h"
 
@@ -17,6 +18,7 @@ struct ValidateOptions {
   std::string record;           // a stored run in place of a device
   int repeats = 0;              // 0: 20, on the host 3
   int warmups = 3;
+  Plant plant;  // a slow-down put in on purpose
 };
 
 // The study of a kept run, which must be that of the command line by name, case and strategy; a bare record's is the
@@ -29,6 +31,16 @@ struct FreshRun {
   Prepared prepared;
   KeptRun run;
 };
-Expected<FreshRun> run_on_this_machine(const StudyEntry& asked, const ValidateOptions& options);
+Expected<FreshRun> run_on_this_machine(const StudyEntry& asked, const ValidateOptions& options, ReferenceCache& cache);
+
+// What `--plan` says of one entry: what the run would cost on the study's own device, from the prediction.
+struct RunCost {
+  double step_seconds = 0;       // kernels of all ranks one after another, where ranks are virtual
+  double run_seconds = 0;        // all repeats and warm-ups
+  double numerics_seconds = 0;   // a guess: reading tensors and comparing them on the host
+  std::int64_t device_bytes = 0; // all ranks on one device, where they are virtual; else the fullest
+  bool double_precision = false; // numbers against double precision as a whole
+};
+Expected<RunCost> cost_of_run(const StudyEntry& asked, const ValidateOptions& options);
 
 }  // namespace longhaul

@@ -43,6 +43,11 @@ PlacedRows placed(const Rows& rows, const RankMemory& memory, StreamId stream);
 using StreamHandle = std::int32_t;
 using EventHandle = std::int32_t;
 
+// What the device's driver tells at one moment; 0: not known.
+struct DeviceReadings {
+  std::int32_t sm_clock_mhz = 0, temperature_c = 0, power_w = 0;
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -52,6 +57,10 @@ class Device {
   virtual std::int64_t free_bytes() const = 0;
   // Most bytes in use at any time since the device was made, less what was in use then; 0 if it cannot tell.
   virtual std::int64_t peak_bytes() const = 0;
+  virtual DeviceReadings readings() const { return {}; }
+  // Most bytes that libraries hold on a stream that runs such a call, beside the call's own scratch. A GEMM's are
+  // shared by all GEMMs of the stream, those of an attention call by all attention calls.
+  virtual std::int64_t workspace_bytes(const DeviceCall&) const { return 0; }
 
   // Memory that lives as long as the device. Aligned to 256 bytes. DeviceFault (kMemory) if there is none.
   virtual std::byte* allocate(std::int64_t bytes) = 0;
@@ -73,6 +82,8 @@ class Device {
   virtual void sum(const std::vector<PlacedRows>& from, const std::vector<PlacedRows>& to, StreamHandle stream) = 0;
   // Numbers of (-1/64, 1/64) that depend on `seed` and the place alone: finite stand-ins for what others would send.
   virtual void noise(const PlacedRows& to, std::uint32_t seed, StreamHandle stream) = 0;
+  // The stream does nothing for so long.
+  virtual void delay(std::chrono::nanoseconds length, StreamHandle stream) = 0;
   // `to` must live until the device is synchronized.
   virtual void read_async(std::span<std::byte> to, const std::byte* from, StreamHandle stream) = 0;
   virtual void write_async(std::byte* to, std::vector<std::byte> from, StreamHandle stream) = 0;

@@ -51,7 +51,7 @@ void DeviceExecutor::require_memory() const {
     std::int64_t need = 0, arenas = 0;
     for (std::int32_t other = 0; other < plan_.ranks(); ++other) {
       if (!virtual_ && other != rank) continue;
-      need += plan_.need(other).total() + transport_.scratch_bytes(other);
+      need += plan_.need(other).arena_bytes + beside_arena(other);
       arenas += plan_.need(other).arena_bytes;
     }
     const std::int64_t free = device(rank).free_bytes();
@@ -62,6 +62,26 @@ void DeviceExecutor::require_memory() const {
                     "layers or ranks fit",
                     need, arenas, virtual_ ? fmt::format(" of {} ranks", plan_.ranks()) : "", free));
   }
+}
+
+std::int64_t DeviceExecutor::beside_arena(std::int32_t rank) const {
+  return bytes_beside_arena(plan_, rank, device(rank)) + transport_.scratch_bytes(rank);
+}
+
+std::int64_t bytes_beside_arena(const DevicePlan& plan, std::int32_t rank, const Device& device) {
+  const auto streams = static_cast<std::size_t>(plan.programs().streams);
+  std::vector<std::int64_t> gemm(streams, 0), attention(streams, 0);
+  const std::vector<ProgramOp>& program = plan.programs().ranks[static_cast<std::size_t>(rank)];
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    const auto stream = static_cast<std::size_t>(program[i].at.op->stream);
+    for (const DeviceCall& call : plan.op(rank, static_cast<std::int32_t>(i)).calls) {
+      std::int64_t& most = std::holds_alternative<GemmCall>(call) ? gemm[stream] : attention[stream];
+      most = std::max(most, device.workspace_bytes(call));
+    }
+  }
+  std::int64_t bytes = plan.need(rank).beside_arena();
+  for (std::size_t s = 0; s < streams; ++s) bytes += gemm[s] + attention[s];
+  return bytes;
 }
 
 void DeviceExecutor::allocate() {
@@ -127,6 +147,7 @@ void DeviceExecutor::load() {
                    const std::int64_t rest = tensor->bytes + kArenaSlack - static_cast<std::int64_t>(bytes.size());
                    device(rank).fill_bytes(memory(rank).arena + tensor->offset + bytes.size(), rest, 0);
                  });
+  loaded_ = !options_.poison;
 }
 
 FaultPlace DeviceExecutor::place_of(std::int32_t rank, std::int32_t position) const {
@@ -185,6 +206,9 @@ void DeviceExecutor::launch_calls(std::int32_t rank, std::int32_t position) {
       release_starts();
     }
   }
+  if (planted_ns_.empty()) return;
+  const std::int64_t longer = planted_ns_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(position)];
+  if (longer > 0) device(rank).delay(std::chrono::nanoseconds(longer), stream(rank, op.stream));
 }
 
 void DeviceExecutor::release_starts() {

@@ -21,6 +21,14 @@
 
 namespace longhaul {
 
+// A slow-down that is put in on purpose, to see that gates find it: every op of that label (and pass) takes `share` of
+// its own median time longer, as first measured.
+struct Plant {
+  std::string kernel;  // "gate_up", or "gate_up (forward)", as gates name it; empty: none
+  double share = 0;
+  bool hits(const Op& op) const;
+};
+
 struct ExecutorOptions {
   std::uint64_t parameter_seed = 1;
   std::int32_t warmups = 2;
@@ -30,6 +38,7 @@ struct ExecutorOptions {
   bool careful = false;
   // Numbers: every element of a tensor is NaN when it is acquired.
   bool poison = false;
+  Plant plant;
 };
 
 // A tensor as a step left it. Its op belongs to the schedule.
@@ -82,6 +91,7 @@ class DeviceExecutor {
   const RankMemory& memory(std::int32_t rank) const { return memories_[static_cast<std::size_t>(rank)]; }
 
   void require_memory() const;
+  std::int64_t beside_arena(std::int32_t rank) const;
   void allocate();
   void load();
   void begin_op(std::int32_t rank, std::int32_t position, bool timed);
@@ -108,6 +118,8 @@ class DeviceExecutor {
   std::vector<std::int32_t> local_ranks() const;
   void describe(RunRecord& record) const;
   MeasuredOp describe_op(std::int32_t rank, std::int32_t position) const;
+  void learn_plant(const RunRecord& record);
+  void read_state(RunRecord& record, bool before) const;
   void time_ops(RunRecord& record);
   void time_steps(RunRecord& record);
   void keep_times(std::int32_t rank, RunRecord& record);
@@ -124,11 +136,17 @@ class DeviceExecutor {
   std::vector<Timers> steps_;                       // by rank
   std::vector<std::vector<Timers>> timers_;         // by rank, position; made when first timed
   std::vector<std::vector<std::size_t>> measured_;  // by rank, position: index into RunRecord::ops
+  std::vector<std::vector<std::int64_t>> planted_ns_;  // by rank, position; empty: nothing is planted
   StepWish wish_;
   StepOutcome outcome_;
+  bool loaded_ = false;  // memory holds parameters, or what steps made of them: finite numbers
   bool op_events_ = false;  // ops of the running step lie between events
   std::int64_t held_ = -1;  // launches since the start was held; -1: it is not held
 };
+
+// Bytes of one rank beside its arena on that device: op scratch, row lists, losses, and what the libraries hold on its
+// streams (Device::workspace_bytes).
+std::int64_t bytes_beside_arena(const DevicePlan& plan, std::int32_t rank, const Device& device);
 
 // Records of processes that each ran some of the ranks, as one: ranks and ops in order, the longest of the steps, the
 // first failure. All have the same identity and counts. At least one.

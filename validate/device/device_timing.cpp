@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "sim/schedule/agreement.h"
@@ -101,7 +102,7 @@ void DeviceExecutor::describe(RunRecord& record) const {
     run.resident_bytes = plan_.arena(rank).resident_bytes;
     run.planned_peak_bytes = plan_.arena(rank).peak_bytes;
     run.arena_bytes = need.arena_bytes;
-    run.scratch_bytes = need.beside_arena() + transport_.scratch_bytes(rank);
+    run.scratch_bytes = beside_arena(rank);
     record.rank_runs.push_back(std::move(run));
   }
 }
@@ -143,8 +144,40 @@ void DeviceExecutor::keep_times(std::int32_t rank, RunRecord& record) {
   }
 }
 
+bool Plant::hits(const Op& op) const {
+  return !kernel.empty() && (kernel == op.label || kernel == fmt::format("{} ({})", op.label, to_string(op.pass)));
+}
+
+// Medians of a few repeats without the plant are what its share is of.
+void DeviceExecutor::learn_plant(const RunRecord& record) {
+  constexpr std::int32_t kLearningRepeats = 5;
+  RunRecord learned = record;
+  const std::int32_t repeats = std::exchange(options_.repeats, kLearningRepeats);
+  time_ops(learned);
+  options_.repeats = repeats;
+  for (const std::vector<ProgramOp>& program : plan_.programs().ranks) planted_ns_.emplace_back(program.size(), 0);
+  for (const MeasuredOp& op : learned.ops) {
+    if (!options_.plant.hits(*plan_.programs().op(op.rank, op.position).at.op)) continue;
+    std::vector<std::int64_t> lengths;
+    for (std::size_t r = 0; r < op.start_ps.size(); ++r) lengths.push_back(op.end_ps[r] - op.start_ps[r]);
+    std::nth_element(lengths.begin(), lengths.begin() + kLearningRepeats / 2, lengths.end());
+    const double nanoseconds = static_cast<double>(lengths[kLearningRepeats / 2]) * 1e-3 * options_.plant.share;
+    planted_ns_[static_cast<std::size_t>(op.rank)][static_cast<std::size_t>(op.position)] = std::llround(nanoseconds);
+  }
+}
+
+// Of the first device of this process: on virtual ranks there is no other.
+void DeviceExecutor::read_state(RunRecord& record, bool before) const {
+  const DeviceReadings now = device(local_ranks().front()).readings();
+  HardwareInfo& into = record.hardware;
+  (before ? into.sm_clock_before_mhz : into.sm_clock_after_mhz) = now.sm_clock_mhz;
+  (before ? into.temperature_before_c : into.temperature_after_c) = now.temperature_c;
+  (before ? into.power_before_w : into.power_after_w) = now.power_w;
+}
+
 void DeviceExecutor::time_ops(RunRecord& record) {
   for (std::int32_t repeat = -options_.warmups; repeat < options_.repeats; ++repeat) {
+    if (repeat == 0) read_state(record, true);
     if (virtual_) {
       for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) {
         begin_step(rank, repeat >= 0);
@@ -171,7 +204,8 @@ void DeviceExecutor::time_steps(RunRecord& record) {
     const Timers& timers = steps_[static_cast<std::size_t>(rank)];
     return device(rank).picoseconds_between(timers.start, timers.end);
   };
-  for (std::int32_t repeat = -options_.warmups; repeat < options_.repeats; ++repeat) {
+  // Plans and memory of libraries are there since the ops were timed.
+  for (std::int32_t repeat = -std::min(1, options_.warmups); repeat < options_.repeats; ++repeat) {
     if (virtual_) {
       for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank) {
         begin_step(rank, repeat >= 0);
@@ -212,11 +246,15 @@ void DeviceExecutor::time(RunRecord& record) {
       record.ops.push_back(describe_op(rank, static_cast<std::int32_t>(i)));
     }
   }
-  load();
+  if (!loaded_) load();
   op_events_ = true;
+  planted_ns_.clear();
+  if (!options_.plant.kernel.empty()) learn_plant(record);
   time_ops(record);
   op_events_ = false;
   time_steps(record);
+  read_state(record, false);
+  if (virtual_) record.device_peak_bytes = device(0).peak_bytes();
   for (RankRun& run : record.rank_runs) run.device_peak_bytes = virtual_ ? 0 : device(run.rank).peak_bytes();
 }
 

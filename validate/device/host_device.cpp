@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "sim/core/mix.h"
@@ -112,6 +113,17 @@ void HostDevice::launch(const DeviceCall& call, const RankMemory& memory, Stream
     item.endless = name == options_.hanging_kernel;
     item.work = [call, &memory, scratch_stream] { run_on_host(call, memory, scratch_stream); };
   }
+  if (options_.clock) item.takes_ps = options_.clock(call);
+  enqueue(stream, std::move(item));
+}
+
+void HostDevice::delay(std::chrono::nanoseconds length, StreamHandle stream) {
+  Item item;
+  if (options_.clock) {
+    item.takes_ps = length.count() * 1000;
+  } else {
+    item.work = [length] { std::this_thread::sleep_for(length); };
+  }
   enqueue(stream, std::move(item));
 }
 
@@ -186,11 +198,11 @@ void HostDevice::synchronize(std::chrono::milliseconds timeout) {
     const Item item = std::move(queue.front());
     queue.pop_front();
     if (item.work) item.work();
+    clock_ps_ += item.takes_ps;
     if (item.marks < 0) continue;
     Event& event = events_[static_cast<std::size_t>(item.marks)];
     event.reached[static_cast<std::size_t>(item.mark - 1)] = true;
-    const auto now = std::chrono::steady_clock::now().time_since_epoch();
-    event.time_ps = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count() * 1000;
+    event.time_ps = now_ps();
   }
   std::string stuck;
   for (std::size_t s = 0; s < streams_.size(); ++s) {
@@ -198,6 +210,12 @@ void HostDevice::synchronize(std::chrono::milliseconds timeout) {
   }
   if (stuck.empty()) return;
   throw DeviceFault(FaultKind::kHang, {}, fmt::format("not done after {} ms: {}", timeout.count(), stuck));
+}
+
+std::int64_t HostDevice::now_ps() const {
+  if (options_.clock) return clock_ps_;
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count() * 1000;
 }
 
 bool HostDevice::reached(EventHandle event) {

@@ -30,6 +30,9 @@ struct HostDeviceOptions {
   // Tests: a call of this kernel fails (empty: none), or never ends.
   std::string failing_kernel, hanging_kernel;
   bool lost = false;  // the failing kernel takes the device with it
+  // Tests of times: what a call takes, in picoseconds of the device's own clock, which nothing else but delays moves.
+  // Empty: this machine's clock.
+  std::function<std::int64_t(const DeviceCall&)> clock;
 };
 
 class HostDevice : public Device {
@@ -51,6 +54,7 @@ class HostDevice : public Device {
   void copy(const PlacedRows& from, const PlacedRows& to, bool accumulate, StreamHandle stream) override;
   void sum(const std::vector<PlacedRows>& from, const std::vector<PlacedRows>& to, StreamHandle stream) override;
   void noise(const PlacedRows& to, std::uint32_t seed, StreamHandle stream) override;
+  void delay(std::chrono::nanoseconds length, StreamHandle stream) override;
   void read_async(std::span<std::byte> to, const std::byte* from, StreamHandle stream) override;
   void write_async(std::byte* to, std::vector<std::byte> from, StreamHandle stream) override;
   std::string kernel_label(const DeviceCall& call) const override;
@@ -70,6 +74,7 @@ class HostDevice : public Device {
     EventHandle marks = -1;
     std::int64_t mark = 0;
     bool endless = false;
+    std::int64_t takes_ps = 0;  // of the device's own clock
     std::int64_t number = 0;  // of launches
   };
   struct Event {
@@ -79,6 +84,7 @@ class HostDevice : public Device {
   void enqueue(StreamHandle stream, Item item);
   bool runnable(const std::deque<Item>& queue) const;
   int pick();
+  std::int64_t now_ps() const;
 
   HostDeviceOptions options_;
   std::vector<std::unique_ptr<std::byte[]>> blocks_;
@@ -87,6 +93,7 @@ class HostDevice : public Device {
   std::vector<Event> events_;
   std::int64_t launched_ = 0;
   std::uint64_t draws_ = 0;
+  std::int64_t clock_ps_ = 0;
 };
 
 }  // namespace longhaul

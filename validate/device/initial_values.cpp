@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "sim/schedule/agreement.h"
@@ -28,11 +29,33 @@ bool has_kind(const Schedule& schedule, const std::string& name) {
                      [&](const TensorKind& kind) { return kind.name == name; });
 }
 
+// Parameters of the model that was asked last: several steps of one model start from the same ones.
+class RoundedUnits {
+ public:
+  const std::vector<Bf16>& get(const ModelShape& model, const UnitKey& key, std::uint64_t seed);
+
+ private:
+  using Owner = std::tuple<std::uint64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
+                           std::int64_t, bool>;
+  Owner owner_;
+  std::map<UnitKey, std::vector<Bf16>> units_;
+};
+
 std::vector<Bf16> rounded(const std::vector<double>& values) {
   std::vector<Bf16> result;
   result.reserve(values.size());
   for (const double value : values) result.push_back(to_bf16(static_cast<float>(value)));
   return result;
+}
+
+const std::vector<Bf16>& RoundedUnits::get(const ModelShape& model, const UnitKey& key, std::uint64_t seed) {
+  const Owner owner{seed,           model.hidden, model.ffn,   model.q_heads,
+                    model.kv_heads, model.head_dim, model.vocab, model.tied_embeddings};
+  if (owner != owner_) units_.clear();
+  owner_ = owner;
+  const auto [at, fresh] = units_.try_emplace(key);
+  if (fresh) at->second = rounded(unit_values(model, key.first, key.second, seed));
+  return at->second;
 }
 
 void append(std::vector<std::byte>& bytes, const void* data, std::size_t size) {
@@ -98,8 +121,9 @@ void load_residents(const Schedule& schedule, const std::vector<std::int32_t>& r
       }
     }
   }
+  static thread_local RoundedUnits units;
   for (const auto& [key, residents] : by_unit) {
-    const std::vector<Bf16> unit = rounded(unit_values(schedule.model, key.first, key.second, parameter_seed));
+    const std::vector<Bf16>& unit = units.get(schedule.model, key, parameter_seed);
     for (const Resident& resident : residents) {
       const TensorKind& kind = schedule.tensors[static_cast<std::size_t>(resident.id.kind)];
       const bool state = kind.category == MemoryCategory::kOptimizer;

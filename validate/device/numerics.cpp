@@ -8,9 +8,11 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "validate/cpu/resident.h"
+#include "validate/cpu/wide_product.h"
 
 namespace longhaul {
 namespace {
@@ -66,6 +68,8 @@ struct Norm {
   }
 };
 
+int all_threads() { return static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); }
+
 float bf16_at(const StepTensor& tensor, std::size_t index) {
   Bf16 value;
   std::memcpy(&value, tensor.bytes.data() + 2 * index, 2);
@@ -120,19 +124,34 @@ class Comparison {
     const TensorKind& kind = schedule_.tensors[static_cast<std::size_t>(tensor.id.kind)];
     const RowMap& map = *schedule_.shape(tensor.rank, tensor.id.chunk).row_maps[static_cast<std::size_t>(kind.rows)];
     const std::vector<RowToken> tokens = row_tokens(map);
-    double sum = 0;
+    std::vector<std::int64_t> reference_rows(tokens.size(), -1);
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       if (tokens[i].document < 0) continue;
-      const std::int64_t row = order_.row(*schedule_.batch, tokens[i]);
-      const float* values = expected.row(row);
-      for (std::int64_t j = 0; j < expected.columns; ++j) {
-        const auto index = i * static_cast<std::size_t>(kind.columns) + static_cast<std::size_t>(column + j);
-        const double apart = static_cast<double>(bf16_at(tensor, index)) - static_cast<double>(values[j]);
-        sum += apart * apart;
-        norm.reference += static_cast<double>(values[j]) * static_cast<double>(values[j]);
-      }
+      reference_rows[i] = order_.row(*schedule_.batch, tokens[i]);
       norm.elements += expected.columns;
-      norm.seen[static_cast<std::size_t>(row)] = true;
+      norm.seen[static_cast<std::size_t>(reference_rows[i])] = true;
+    }
+    // Sums of blocks, added in order: the same on any number of threads.
+    constexpr std::size_t kBlock = 256;
+    std::vector<std::pair<double, double>> sums((tokens.size() + kBlock - 1) / kBlock);
+    share_out(static_cast<std::int64_t>(sums.size()), all_threads(), [&](std::int64_t block) {
+      auto& [difference, reference] = sums[static_cast<std::size_t>(block)];
+      const std::size_t end = std::min(tokens.size(), static_cast<std::size_t>(block + 1) * kBlock);
+      for (std::size_t i = static_cast<std::size_t>(block) * kBlock; i < end; ++i) {
+        if (reference_rows[i] < 0) continue;
+        const float* values = expected.row(reference_rows[i]);
+        for (std::int64_t j = 0; j < expected.columns; ++j) {
+          const auto index = i * static_cast<std::size_t>(kind.columns) + static_cast<std::size_t>(column + j);
+          const double apart = static_cast<double>(bf16_at(tensor, index)) - static_cast<double>(values[j]);
+          difference += apart * apart;
+          reference += static_cast<double>(values[j]) * static_cast<double>(values[j]);
+        }
+      }
+    });
+    double sum = 0;
+    for (const auto& [difference, reference] : sums) {
+      sum += difference;
+      norm.reference += reference;
     }
     norm.add(tensor.rank, sum);
   }
@@ -242,9 +261,9 @@ RowTable<float> table_of(const Matrix& values) {
 
 RowTable<float> columns_of(const RowTable<Bf16>& rows, std::int64_t begin, std::int64_t count) {
   RowTable<float> table(rows.rows(), count);
-  for (std::int64_t i = 0; i < rows.rows(); ++i) {
+  share_out(rows.rows(), all_threads(), [&](std::int64_t i) {
     for (std::int64_t j = 0; j < count; ++j) table.row(i)[j] = to_float(rows.row(i)[begin + j]);
-  }
+  });
   table.seen = rows.seen;
   return table;
 }

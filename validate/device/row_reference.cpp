@@ -3,16 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <limits>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "sim/core/invariant.h"
 #include "sim/core/mix.h"
 #include "validate/cpu/reference_attention.h"
+#include "validate/cpu/wide_product.h"
 #include "validate/device/kernel_call.h"
 
 namespace longhaul {
@@ -82,8 +81,7 @@ struct RowErrors {
   Squares o, lse, dq;
 };
 
-RowErrors errors_of(const ModelShape& model, const Batch& batch, const LayerRows& rows, std::int64_t row) {
-  const RowResult expected = reference_row(model, batch, rows, row);
+RowErrors errors_of(const LayerRows& rows, std::int64_t row, const RowResult& expected) {
   RowErrors errors;
   for (std::size_t j = 0; j < expected.o.size(); ++j) {
     errors.o.add(to_float(rows.o.row(row)[j]), expected.o[j]);
@@ -91,6 +89,92 @@ RowErrors errors_of(const ModelShape& model, const Batch& batch, const LayerRows
   }
   for (std::size_t h = 0; h < expected.lse.size(); ++h) errors.lse.add(rows.lse.row(row)[h], expected.lse[h]);
   return errors;
+}
+
+// Columns [column, column + width) of rows [first, first + count).
+Matrix columns_of(const RowTable<Bf16>& table, std::int64_t first, std::int64_t count, std::int64_t column,
+                  std::int64_t width) {
+  Matrix values(count, width);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Bf16* from = table.row(first + i) + column;
+    for (std::int64_t c = 0; c < width; ++c) values(i, c) = to_float(from[c]);
+  }
+  return values;
+}
+
+// Sampled rows of one document, at most kBatchRows of them.
+struct RowBatch {
+  DocumentRows document;
+  std::vector<std::size_t> indices;  // into the list of rows
+};
+constexpr std::size_t kBatchRows = 32;
+
+std::vector<RowBatch> batches_of(const Batch& batch, const std::vector<std::int64_t>& rows) {
+  std::vector<RowBatch> batches;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const DocumentRows document = document_of(batch, rows[i]);
+    if (batches.empty() || batches.back().document.first != document.first ||
+        batches.back().indices.size() == kBatchRows) {
+      batches.push_back({document, {}});
+    }
+    batches.back().indices.push_back(i);
+  }
+  return batches;
+}
+
+// Minus infinity where a row does not see a key.
+Matrix mask_of(const Batch& batch, const RowBatch& of, const std::vector<std::int64_t>& rows) {
+  const DocumentRows& document = of.document;
+  Matrix mask = Matrix::Zero(static_cast<std::int64_t>(of.indices.size()), document.rows);
+  for (std::size_t i = 0; i < of.indices.size(); ++i) {
+    const std::int64_t row = rows[of.indices[i]] - document.first;
+    for (std::int64_t key = 0; key < document.rows; ++key) {
+      if (mask_allows(document.tokens, batch.objective, row, key)) continue;
+      mask(static_cast<std::int64_t>(i), key) = -std::numeric_limits<double>::infinity();
+    }
+  }
+  return mask;
+}
+
+// What reference_row says of the query heads of one key head, as matrix products over the whole document.
+void reference_batch(const ModelShape& model, const Batch& batch, const LayerRows& table, const RowBatch& of,
+                     const std::vector<std::int64_t>& rows, std::int64_t kv_head, std::vector<RowResult>& results) {
+  const std::int64_t dim = model.head_dim;
+  const double scale = 1.0 / std::sqrt(static_cast<double>(dim));
+  const std::int64_t sharing = model.q_heads / model.kv_heads;
+  const std::int64_t k_column = model.q_width() + kv_head * dim;
+  const Matrix keys = columns_of(table.qkv, of.document.first, of.document.rows, k_column, dim);
+  const Matrix values = columns_of(table.qkv, of.document.first, of.document.rows, k_column + model.kv_width(), dim);
+  const Matrix mask = mask_of(batch, of, rows);
+  const auto count = static_cast<std::int64_t>(of.indices.size());
+  for (std::int64_t head = kv_head * sharing; head < (kv_head + 1) * sharing; ++head) {
+    Matrix q(count, dim), d_o(count, dim);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t row = rows[of.indices[static_cast<std::size_t>(i)]];
+      q.row(i) = columns_of(table.qkv, row, 1, head * dim, dim);
+      d_o.row(i) = columns_of(table.d_o, row, 1, head * dim, dim);
+    }
+    Matrix p = wide_product(q, false, keys, true, 1) * scale + mask;
+    const Eigen::VectorXd top = p.rowwise().maxCoeff();
+    p.colwise() -= top;
+    p = p.array().exp().matrix();
+    const Eigen::VectorXd sum = p.rowwise().sum();
+    p = sum.cwiseInverse().asDiagonal() * p;
+    const Matrix o = wide_product(p, false, values, false, 1);
+    const Eigen::VectorXd delta = o.cwiseProduct(d_o).rowwise().sum();
+    Matrix ds = wide_product(d_o, false, values, true, 1);
+    ds.colwise() -= delta;
+    ds = ds.cwiseProduct(p) * scale;
+    const Matrix dq = wide_product(ds, false, keys, false, 1);
+    for (std::int64_t i = 0; i < count; ++i) {
+      RowResult& result = results[of.indices[static_cast<std::size_t>(i)]];
+      result.lse[static_cast<std::size_t>(head)] = top(i) + std::log(sum(i));
+      for (std::int64_t c = 0; c < dim; ++c) {
+        result.o[static_cast<std::size_t>(head * dim + c)] = o(i, c);
+        result.dq[static_cast<std::size_t>(head * dim + c)] = dq(i, c);
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -164,6 +248,26 @@ RowResult reference_row(const ModelShape& model, const Batch& batch, const Layer
   return result;
 }
 
+std::vector<RowResult> reference_rows(const ModelShape& model, const Batch& batch, const LayerRows& table,
+                                      const std::vector<std::int64_t>& rows, int threads) {
+  RowResult empty;
+  empty.o.assign(static_cast<std::size_t>(model.q_width()), 0.0);
+  empty.dq = empty.o;
+  empty.lse.assign(static_cast<std::size_t>(model.q_heads), 0.0);
+  std::vector<RowResult> results(rows.size(), empty);
+  const std::vector<RowBatch> batches = batches_of(batch, rows);
+  const auto count = static_cast<std::int64_t>(batches.size());
+  share_out(count * model.kv_heads, threads, [&](std::int64_t item) {
+    reference_batch(model, batch, table, batches[static_cast<std::size_t>(item / model.kv_heads)], rows,
+                    item % model.kv_heads, results);
+  });
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const DocumentRows document = document_of(batch, rows[i]);
+    turn_back(results[i].dq, model.head_dim, document.position(document.row));
+  }
+  return results;
+}
+
 std::vector<QuantityNorm> sampled_errors(const Schedule& schedule, const StepOutcome& outcome,
                                          const std::vector<std::int64_t>& rows, int threads) {
   std::vector<QuantityNorm> worst(3);
@@ -180,15 +284,8 @@ std::vector<QuantityNorm> sampled_errors(const Schedule& schedule, const StepOut
     }
     std::vector<RowErrors> by_row(rows.size());
     if (missing == 0) {
-      std::atomic<std::size_t> next = 0;
-      const auto work = [&] {
-        for (std::size_t i = next++; i < rows.size(); i = next++) {
-          by_row[i] = errors_of(schedule.model, *schedule.batch, of, rows[i]);
-        }
-      };
-      std::vector<std::jthread> team;
-      for (int t = 1; t < threads; ++t) team.emplace_back(work);
-      work();
+      const std::vector<RowResult> expected = reference_rows(schedule.model, *schedule.batch, of, rows, threads);
+      for (std::size_t i = 0; i < rows.size(); ++i) by_row[i] = errors_of(of, rows[i], expected[i]);
     }
     RowErrors all;
     for (const RowErrors& errors : by_row) {  // in order of the rows, whoever computed them

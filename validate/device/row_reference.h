@@ -31,6 +31,10 @@ struct RowResult {
 // `row` in reference order; `rows.qkv` and `rows.d_o` must hold the row and the keys of its document.
 RowResult reference_row(const ModelShape& model, const Batch& batch, const LayerRows& rows, std::int64_t row);
 
+// The same of many rows, as matrix products over their documents, shared out over `threads`; `rows` sorted.
+std::vector<RowResult> reference_rows(const ModelShape& model, const Batch& batch, const LayerRows& table,
+                                      const std::vector<std::int64_t>& rows, int threads);
+
 // ||x - ref|| / ||ref|| of "O", "LSE", "dQ" over the sampled rows of all layers (worst layer). Rows are shared out over
 // `threads`; the result does not depend on them.
 std::vector<QuantityNorm> sampled_errors(const Schedule& schedule, const StepOutcome& outcome,

@@ -40,6 +40,7 @@ struct HardwareInfo {
   std::int32_t sm_clock_before_mhz = 0;  // read right before and after the timed repeats; 0: not known
   std::int32_t sm_clock_after_mhz = 0;
   std::int32_t temperature_before_c = 0, temperature_after_c = 0;
+  std::int32_t power_before_w = 0, power_after_w = 0;
   bool operator==(const HardwareInfo&) const = default;
 };
 
@@ -85,7 +86,7 @@ struct RankRun {
   std::int64_t resident_bytes = 0;      // held from before the step to after it
   std::int64_t planned_peak_bytes = 0;  // most bytes held at once, following acquire and release in program order
   std::int64_t arena_bytes = 0;         // what the arena plan allocates: planned peak plus what its gaps cost
-  std::int64_t scratch_bytes = 0;       // of kernels and libraries, beside the arena
+  std::int64_t scratch_bytes = 0;       // planned beside the arena: op scratch, row lists, workspaces of libraries
   std::int64_t device_peak_bytes = 0;   // as the device reports it: most in use less what was in use before; 0: unknown
   // Whole steps without events inside, by repeat. Virtual ranks: the ops of this rank alone, transfers left out.
   std::vector<std::int64_t> step_ps;
@@ -135,6 +136,9 @@ struct RunRecord {
   // Real ranks: whole undisturbed steps of the machine, from the first launch to the last end, by repeat. Empty for
   // virtual ranks: no step of all ranks together means anything there.
   std::vector<std::int64_t> step_ps;
+  // Virtual ranks: most bytes in use on the device by all ranks together, libraries included, less what was in use
+  // before; 0: unknown. Real ranks have it in their RankRun.
+  std::int64_t device_peak_bytes = 0;
   std::vector<NumericsResult> numerics;
   std::vector<Exclusion> exclusions;
   RunFailure failure;

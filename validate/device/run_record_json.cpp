@@ -88,7 +88,9 @@ Json hardware_json(const HardwareInfo& of) {
           {"sm_clock_before_mhz", of.sm_clock_before_mhz},
           {"sm_clock_after_mhz", of.sm_clock_after_mhz},
           {"temperature_before_c", of.temperature_before_c},
-          {"temperature_after_c", of.temperature_after_c}};
+          {"temperature_after_c", of.temperature_after_c},
+          {"power_before_w", of.power_before_w},
+          {"power_after_w", of.power_after_w}};
 }
 
 Json op_json(const MeasuredOp& of) {
@@ -154,6 +156,7 @@ class RecordReader {
     each(in, "rank_runs", [&](JsonReader& item) { record.rank_runs.push_back(rank_run(item)); });
     each(in, "ops", [&](JsonReader& item) { record.ops.push_back(op(item)); });
     record.step_ps = integers(in, "step_ps");
+    record.device_peak_bytes = whole<std::int64_t>(in, "device_peak_bytes", 0);
     each(in, "numerics", [&](JsonReader& item) { record.numerics.push_back(numerics(item)); });
     each(in, "exclusions", [&](JsonReader& item) { record.exclusions.push_back(exclusion(item)); });
     if (const Json* value = in.required("failure", "an object")) record.failure = failure(*value, in);
@@ -285,6 +288,8 @@ class RecordReader {
     of.sm_clock_after_mhz = whole<std::int32_t>(in, "sm_clock_after_mhz", 0);
     of.temperature_before_c = whole<std::int32_t>(in, "temperature_before_c", 0);
     of.temperature_after_c = whole<std::int32_t>(in, "temperature_after_c", 0);
+    of.power_before_w = whole<std::int32_t>(in, "power_before_w", 0);
+    of.power_after_w = whole<std::int32_t>(in, "power_after_w", 0);
     in.finish();
     return of;
   }
@@ -418,6 +423,7 @@ nlohmann::ordered_json to_json(const RunRecord& record) {
   json["ops"] = Json::array();
   for (const MeasuredOp& op : record.ops) json["ops"].push_back(op_json(op));
   json["step_ps"] = record.step_ps;
+  json["device_peak_bytes"] = record.device_peak_bytes;
   json["numerics"] = Json::array();
   for (const NumericsResult& result : record.numerics) json["numerics"].push_back(numerics_json(result));
   json["exclusions"] = Json::array();

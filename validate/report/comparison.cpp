@@ -122,6 +122,8 @@ std::vector<ComparedRow> compare_alone(const Prediction& prediction, const RunRe
   return rows;
 }
 
+// Predicted: tensors as simulated, and what is planned beside them (op scratch, row lists, workspaces of libraries).
+// Measured: what the device was seen to hold; of a virtual rank, whose device holds others too, what was allocated.
 std::vector<ComparedRow> compare_memory(const Prediction& prediction, const RunRecord& record) {
   std::vector<ComparedRow> rows;
   for (const RankRun& run : record.rank_runs) {
@@ -129,7 +131,7 @@ std::vector<ComparedRow> compare_memory(const Prediction& prediction, const RunR
     if (rank >= prediction.totals.ranks.size()) continue;
     ComparedRow row;
     row.name = fmt::format("rank {}", run.rank);
-    row.predicted = static_cast<double>(prediction.totals.ranks[rank].peak_bytes);
+    row.predicted = static_cast<double>(prediction.totals.ranks[rank].peak_bytes + run.scratch_bytes);
     row.predicted_low = row.predicted_high = row.predicted;
     const std::int64_t held = run.arena_bytes + run.scratch_bytes;
     row.measured = static_cast<double>(run.device_peak_bytes > 0 ? run.device_peak_bytes : held);
@@ -137,6 +139,14 @@ std::vector<ComparedRow> compare_memory(const Prediction& prediction, const RunR
     row.bounded = true;
     rows.push_back(row);
   }
+  if (record.device_peak_bytes == 0 || rows.empty()) return rows;
+  ComparedRow whole;
+  whole.name = "the device, all ranks";
+  for (const ComparedRow& row : rows) whole.predicted += row.predicted;
+  whole.predicted_low = whole.predicted_high = whole.predicted;
+  whole.measured = whole.measured_low = whole.measured_high = static_cast<double>(record.device_peak_bytes);
+  whole.bounded = true;
+  rows.push_back(whole);
   return rows;
 }
 

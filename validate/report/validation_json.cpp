@@ -52,7 +52,9 @@ Json hardware_json(const HardwareInfo& of) {
           {"sm_clock_before_mhz", of.sm_clock_before_mhz},
           {"sm_clock_after_mhz", of.sm_clock_after_mhz},
           {"temperature_before_c", of.temperature_before_c},
-          {"temperature_after_c", of.temperature_after_c}};
+          {"temperature_after_c", of.temperature_after_c},
+          {"power_before_w", of.power_before_w},
+          {"power_after_w", of.power_after_w}};
 }
 
 Json numerics_json(const std::vector<NumericsResult>& numerics) {

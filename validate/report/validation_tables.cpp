@@ -61,6 +61,12 @@ std::string versions_text(const HardwareInfo& hardware) {
   if (hardware.sm_clock_before_mhz > 0 && hardware.sm_clock_after_mhz > 0) {
     parts.push_back(fmt::format("SM clock {} to {} MHz", hardware.sm_clock_before_mhz, hardware.sm_clock_after_mhz));
   }
+  if (hardware.temperature_after_c > 0) {
+    parts.push_back(fmt::format("{} to {} C", hardware.temperature_before_c, hardware.temperature_after_c));
+  }
+  if (hardware.power_after_w > 0) {
+    parts.push_back(fmt::format("{} to {} W", hardware.power_before_w, hardware.power_after_w));
+  }
   return parts.empty() ? "" : fmt::format(" ({})", fmt::join(parts, ", "));
 }
 
@@ -81,7 +87,8 @@ std::vector<TitledTable> comparison_tables(const ValidationReport& report) {
                                               : "Each rank's step, undisturbed",
       "rank", of.rank_alone, false, false);
   add("By stream, all ranks", "stream", of.streams, false, true);
-  add("Peak memory", "rank", of.peak_memory, true, false);
+  add("Peak memory (tensors and planned scratch; measured: on the device, of a virtual rank as allocated)",
+      "rank", of.peak_memory, true, false);
   return tables;
 }
 

@@ -17,7 +17,8 @@ using testing::HasSubstr;
 // Two floats and a stream each.
 class TwoStreams : public testing::TestWithParam<HostOrder> {
  protected:
-  TwoStreams() : device_(HostDeviceOptions{.order = GetParam(), .failing_kernel = "", .hanging_kernel = ""}) {
+  TwoStreams()
+      : device_(HostDeviceOptions{.order = GetParam(), .failing_kernel = "", .hanging_kernel = "", .clock = {}}) {
     memory_.arena = device_.allocate(64);
     memory_.scratch = {nullptr};
     a_ = device_.make_stream();

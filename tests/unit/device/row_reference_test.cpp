@@ -43,6 +43,27 @@ TEST(ReferenceRow, TheFirstTokenIsItsOwnValue) {
   }
 }
 
+// The same definition twice: row by row, and as matrix products over documents.
+TEST(ReferenceRows, AreTheRowsOneByOne) {
+  for (const char* strategy : {"allgather-cp", "bd-offset-cp"}) {
+    DeviceCase of;
+    of.strategy = strategy;
+    const auto schedule = schedule_of(of);
+    const LayerRows table = layer_rows(*schedule, run(*schedule), 1);
+    const std::vector<std::int64_t> rows = sample_rows(*schedule->batch, 40, 5);
+    const std::vector<RowResult> all = reference_rows(schedule->model, *schedule->batch, table, rows, 2);
+    ASSERT_EQ(all.size(), rows.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const RowResult one = reference_row(schedule->model, *schedule->batch, table, rows[i]);
+      for (std::size_t j = 0; j < one.o.size(); ++j) {
+        EXPECT_NEAR(all[i].o[j], one.o[j], 1e-12);
+        EXPECT_NEAR(all[i].dq[j], one.dq[j], 1e-12);
+      }
+      for (std::size_t h = 0; h < one.lse.size(); ++h) EXPECT_NEAR(all[i].lse[h], one.lse[h], 1e-12);
+    }
+  }
+}
+
 class SampledRows : public testing::TestWithParam<const char*> {};
 
 TEST_P(SampledRows, AreNoWorseThanTwiceTheUndistributedStep) {

@@ -35,6 +35,8 @@ const Files& files() {
   return made;
 }
 
+std::string case_name() { return small_case()->study_case->name; }
+
 std::string validate(const std::string& more) { return "validate " + files().study + " --strategy flashcp " + more; }
 
 TEST(Validate, WithoutAGpuItSaysWhatIsMissing) {
@@ -43,6 +45,53 @@ TEST(Validate, WithoutAGpuItSaysWhatIsMissing) {
   EXPECT_THAT(output.err, HasSubstr("--record FILE"));
   EXPECT_THAT(output.err, HasSubstr("--device host"));
   EXPECT_EQ(output.out, "");
+}
+
+TEST(Validate, TheCommandStartsWithoutCudasLibraries) {
+  const std::string list = "ldd '" + std::string(std::getenv("LONGHAUL")) + "' >'" + scratch().string() + "/ldd'";
+  ASSERT_EQ(std::system(list.c_str()), 0);
+  const std::string loaded = read(scratch() / "ldd");
+  EXPECT_THAT(loaded, HasSubstr("libstdc++"));
+  for (const char* library : {"libcuda", "libcublas", "libcudnn", "libnccl"}) {
+    EXPECT_EQ(loaded.find(library), std::string::npos) << loaded;
+  }
+}
+
+TEST(Validate, AllStrategiesInOneGo) {
+  const Output output =
+      longhaul("validate " + files().study + " --device host --reduced --repeats 1 --warmups 0 --out all");
+  EXPECT_EQ(output.code, 0) << output.err;
+  for (const char* label : {"flashcp", "dpp", "ulysses"}) {
+    EXPECT_THAT(output.err, HasSubstr(std::string(" ") + label + " passes"));
+    const Json run = Json::parse(read(scratch() / "all" / (case_name() + "-" + label) / "run-record.json"));
+    EXPECT_EQ(run["strategy"], label);
+    EXPECT_GT(run["record"]["numerics"].size(), 5U);
+    for (const Json& one : run["record"]["numerics"]) EXPECT_EQ(one["reference"], "fp64");
+  }
+  const Output wrong = longhaul("validate " + files().study + " --record run.json");
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("--record: is of one strategy; expected --strategy LABEL beside it"));
+}
+
+TEST(Validate, ThePlanRunsNothing) {
+  const Output output = longhaul("validate " + files().study + " --plan --virtual-ranks 4 --repeats 5");
+  EXPECT_EQ(output.code, 0) << output.err;
+  EXPECT_THAT(output.out, HasSubstr("3 runs, about "));
+  EXPECT_THAT(output.out, HasSubstr("flashcp"));
+}
+
+TEST(Validate, APlantIsToldAndWrongOnesAreNamed) {
+  const Output output = longhaul(validate("--device host --reduced --repeats 1 --warmups 0 --plant 'gate_up=300%'"));
+  EXPECT_EQ(output.code, 0) << output.err;
+  EXPECT_THAT(output.out, HasSubstr("gate_up takes 300 % longer, on purpose"));
+  const Output unknown = longhaul(validate("--device host --reduced --plant gate_pu=0.08"));
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("--plant: no kernel of the schedule is called \"gate_pu\""));
+  EXPECT_THAT(unknown.err, HasSubstr("did you mean \"gate_up\"?"));
+  const Output nonsense = longhaul(validate("--plant 8% --keep"));
+  EXPECT_EQ(nonsense.code, 2);
+  EXPECT_THAT(nonsense.err, HasSubstr("--plant: is \"8%\"; expected KERNEL=SHARE"));
+  EXPECT_THAT(nonsense.err, HasSubstr("--keep: a run that was slowed down on purpose is no accuracy data"));
 }
 
 TEST(Validate, AStoredRunIsCompared) {

@@ -58,6 +58,18 @@ AttentionShape shape_of(std::int64_t q_heads, std::int64_t kv_heads, std::int64_
 bool runs_on_cudnn(const AttentionForwardCall& call) { return cudnn_takes(call, false); }
 bool runs_on_cudnn(const AttentionBackwardCall& call) { return cudnn_takes(call, true); }
 
+// Row sums of dO O for every query row and head, dQ in fp32; cuDNN also keeps dK and dV of every query head in bf16
+// where several share a key head. Our forward kernels keep nothing.
+std::int64_t attention_workspace(const AttentionForwardCall&, bool) { return 0; }
+std::int64_t attention_workspace(const AttentionBackwardCall& call, bool may_use_cudnn) {
+  const std::int64_t q_items = call.q_rows * call.q_heads;
+  std::int64_t bytes = q_items * 8 + q_items * call.head_dim * 4;
+  if (may_use_cudnn && runs_on_cudnn(call) && call.q_heads != call.kv_heads) {
+    bytes += 2 * call.k_rows * call.q_heads * call.head_dim * 2;
+  }
+  return bytes;
+}
+
 struct AttentionRunner::Libraries {
   bool may_use_cudnn = false;
   using ShapeKey = std::tuple<std::int64_t, std::int64_t, std::int64_t>;

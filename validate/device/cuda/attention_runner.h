@@ -16,6 +16,11 @@ namespace longhaul {
 bool runs_on_cudnn(const AttentionForwardCall& call);
 bool runs_on_cudnn(const AttentionBackwardCall& call);
 
+// Device memory that a stream holds for such a call beside its operands, at most: what kernels/attention and
+// kernels/cudnn keep; cuDNN's own workspace is known to it alone and taken as nothing. `may_use_cudnn`: as below.
+std::int64_t attention_workspace(const AttentionForwardCall& call, bool may_use_cudnn);
+std::int64_t attention_workspace(const AttentionBackwardCall& call, bool may_use_cudnn);
+
 class AttentionRunner {
  public:
   explicit AttentionRunner(bool may_use_cudnn);

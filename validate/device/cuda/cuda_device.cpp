@@ -21,6 +21,7 @@
 #include "kernels/gemm/gemm.h"
 #include "validate/device/cuda/attention_runner.h"
 #include "validate/device/cuda/row_kernels.h"
+#include "validate/gpu/power_state.h"
 #ifdef LONGHAUL_CUDNN
 #include <cudnn.h>
 #endif
@@ -254,6 +255,20 @@ std::int64_t CudaDevice::free_bytes() const {
   return static_cast<std::int64_t>(free);
 }
 
+DeviceReadings CudaDevice::readings() const {
+  use();
+  const PowerState state = power_state(index_);
+  return {state.sm_clock_mhz, state.temperature_c, state.power_w};
+}
+
+std::int64_t CudaDevice::workspace_bytes(const DeviceCall& call) const {
+  const bool best = attention_ == AttentionChoice::kBest;
+  if (std::holds_alternative<GemmCall>(call)) return static_cast<std::int64_t>(Gemm::kDefaultWorkspaceBytes);
+  if (const auto* forward = std::get_if<AttentionForwardCall>(&call)) return attention_workspace(*forward, best);
+  if (const auto* backward = std::get_if<AttentionBackwardCall>(&call)) return attention_workspace(*backward, best);
+  return 0;
+}
+
 std::int64_t CudaDevice::peak_bytes() const { return state_->free_at_start - state_->least_free; }
 
 std::byte* CudaDevice::allocate(std::int64_t bytes) {
@@ -321,7 +336,12 @@ void CudaDevice::launch(const DeviceCall& call, const RankMemory& memory, Stream
   use();
   StreamTools& tools = state_->streams[static_cast<std::size_t>(stream)];
   std::visit(CudaCalls(memory, scratch_stream, tools, attention_ == AttentionChoice::kBest), call);
-  if (!delayed_kernel_.empty() && delayed_kernel_ == kernel_name(call)) delay(delay_.count(), tools.stream.get());
+  if (!delayed_kernel_.empty() && delayed_kernel_ == kernel_name(call)) delay(delay_, stream);
+}
+
+void CudaDevice::delay(std::chrono::nanoseconds length, StreamHandle stream) {
+  use();
+  longhaul::delay(length.count(), cuda_stream(stream));
 }
 
 void CudaDevice::copy(const PlacedRows& from, const PlacedRows& to, bool accumulate, StreamHandle stream) {

@@ -26,13 +26,15 @@ class CudaDevice : public Device {
   ~CudaDevice() override;
 
   int index() const { return index_; }
-  // Tests and checks of gates: every call of a kernel (kernel_name) takes that much longer.
+  // Tests: every call of a kernel (kernel_name) takes that much longer.
   void plant_delay(const std::string& kernel, std::chrono::nanoseconds delay);
   cudaStream_t cuda_stream(StreamHandle stream) const;
 
   HardwareInfo hardware() const override;
   std::int64_t free_bytes() const override;
   std::int64_t peak_bytes() const override;
+  DeviceReadings readings() const override;
+  std::int64_t workspace_bytes(const DeviceCall& call) const override;
   std::byte* allocate(std::int64_t bytes) override;
   void write(std::byte* to, std::span<const std::byte> from) override;
   void read(std::span<std::byte> to, const std::byte* from) override;
@@ -45,6 +47,7 @@ class CudaDevice : public Device {
   void copy(const PlacedRows& from, const PlacedRows& to, bool accumulate, StreamHandle stream) override;
   void sum(const std::vector<PlacedRows>& from, const std::vector<PlacedRows>& to, StreamHandle stream) override;
   void noise(const PlacedRows& to, std::uint32_t seed, StreamHandle stream) override;
+  void delay(std::chrono::nanoseconds length, StreamHandle stream) override;
   void read_async(std::span<std::byte> to, const std::byte* from, StreamHandle stream) override;
   void write_async(std::byte* to, std::vector<std::byte> from, StreamHandle stream) override;
   std::string kernel_label(const DeviceCall& call) const override;

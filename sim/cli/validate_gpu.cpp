@@ -1,13 +1,27 @@
-// Which shipped device a GPU is, by the name that its driver gives it.
-#include <algorithm>
+#include "sim/cli/validate_gpu.h"
+
+#include <fmt/format.h>
+
 #include <boost/algorithm/string/predicate.hpp>
 #include <boost/algorithm/string/trim.hpp>
 
-#include "sim/cli/validate_gpu.h"
 #include "sim/cluster/device.h"
 #include "sim/core/data_files.h"
+#include "sim/core/error.h"
+#include "validate/device/gpu_devices.h"
 
 namespace longhaul {
+
+std::optional<std::string> missing_for_gpu() {
+  constexpr const char* kInstead = "or give a stored run with --record FILE, or --device host for a small emulation";
+  std::string why;
+  try {
+    if (gpu_devices().count(why) > 0) return std::nullopt;
+  } catch (const LimitError& error) {
+    return fmt::format("{}; {}", error.what(), kInstead);
+  }
+  return fmt::format("no GPU can be used here ({}): run on a machine with one, {}", why, kInstead);
+}
 
 std::string shipped_device_of(const std::string& hardware_name) {
   std::string name = hardware_name;

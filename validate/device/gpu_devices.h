@@ -1,0 +1,39 @@
+// The GPUs of this machine as devices of the executor. CUDA code is in a module of its own (longhaul-device.so), loaded
+// when it is first asked for: this interface is all that the command knows of it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "validate/device/device.h"
+#include "validate/device/transport.h"
+
+namespace longhaul {
+
+// GPUs 0 .. ranks - 1, one a rank, joined by NCCL.
+struct GpuTeam {
+  std::vector<std::unique_ptr<Device>> devices;
+  std::unique_ptr<Transport> transport;  // goes before the devices
+};
+
+class GpuDevices {
+ public:
+  virtual ~GpuDevices() = default;
+  // GPUs that CUDA sees; 0, with the reason, where there is none.
+  virtual int count(std::string& why) const = 0;
+  // Whether ranks on several GPUs can be joined: NCCL was built in.
+  virtual bool can_join() const = 0;
+  // Both throw DeviceFault. A team needs can_join().
+  virtual std::unique_ptr<Device> make(int index) const = 0;
+  virtual GpuTeam make_team(const Schedule& schedule) const = 0;
+};
+
+// What the module exports, by the name "longhaul_gpu_devices". It lives as long as the process.
+using FindGpuDevices = const GpuDevices* (*)();
+
+// Throws LimitError, one line with the remedy, if this build has no such module or it does not load.
+const GpuDevices& gpu_devices();
+
+}  // namespace longhaul
