@@ -1,12 +1,16 @@
 // longhaul cost: predicted kernel time of each row.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <iostream>
 #include <iterator>
 #include <memory>
 
 #include "sim/cli/command.h"
 #include "sim/cluster/device.h"
+#include "sim/core/csv.h"
 #include "sim/core/data_files.h"
 #include "sim/cost/cost_rows.h"
 
@@ -18,6 +22,45 @@ struct Options {
   std::string device;
   std::string rows = "-";
 };
+
+// The input's fields as text, what was predicted as numbers.
+std::string json_text(const CsvTable& table) {
+  Json json = {{"schema", "cost/1"}, {"rows", Json::array()}};
+  for (const CsvRow& row : table.rows) {
+    Json one = Json::object();
+    for (std::size_t i = 0; i < table.columns.size(); ++i) {
+      const bool number = table.columns[i].ends_with("_ms") && i + 4 >= table.columns.size();
+      one[table.columns[i]] = number ? Json::parse(row.fields[i]) : Json(row.fields[i]);
+    }
+    json["rows"].push_back(std::move(one));
+  }
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+// Columns in which no row has anything are left out.
+std::string table_text(const CsvTable& table) {
+  std::vector<std::vector<std::string>> lines = {{}};
+  lines.resize(table.rows.size() + 1);
+  for (std::size_t i = 0; i < table.columns.size(); ++i) {
+    std::size_t width = 0;
+    for (const CsvRow& row : table.rows) width = std::max(width, row.fields[i].size());
+    if (width == 0) continue;
+    width = std::max(width, table.columns[i].size());
+    const bool last = i + 1 == table.columns.size();
+    const auto cell = [&](const std::string& text) { return last ? text : fmt::format("{:>{}}", text, width); };
+    lines[0].push_back(cell(table.columns[i]));
+    for (std::size_t r = 0; r < table.rows.size(); ++r) lines[r + 1].push_back(cell(table.rows[r].fields[i]));
+  }
+  std::string text;
+  for (const auto& line : lines) text += fmt::format("{}\n", fmt::join(line, "  "));
+  return text;
+}
+
+// Without --format: a table on a terminal, else CSV for whoever reads it.
+Format format_of(const GlobalOptions& options) {
+  if (!options.format_name.empty()) return options.format();
+  return isatty(STDOUT_FILENO) != 0 ? Format::kTable : Format::kCsv;
+}
 
 int cost(const Options& options) {
   std::string name = options.device;
@@ -37,10 +80,14 @@ int cost(const Options& options) {
     if (!text) return wrong_input({{options.rows, "", "cannot be read", "a CSV file", ""}});
     csv = *text;
   }
-  const Expected<std::string> rows =
-      predict_rows(*kernels, csv, options.rows == "-" ? "<standard input>" : options.rows);
+  const std::string file = options.rows == "-" ? "<standard input>" : options.rows;
+  const Expected<std::string> rows = predict_rows(*kernels, csv, file);
   if (!rows) return wrong_input(rows.error());
-  print(*rows);
+  Errors errors;  // a column of the input that has the name of an added one
+  const CsvTable table = read_csv(*rows, file, errors);
+  if (!errors.empty()) return wrong_input(errors);
+  const Format format = format_of(options.global);
+  print(format == Format::kCsv ? *rows : format == Format::kJson ? json_text(table) : table_text(table));
   return kExitDone;
 }
 

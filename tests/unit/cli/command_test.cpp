@@ -320,6 +320,25 @@ TEST(Pipeline, FollowsTheClosedForm) {
             2);
 }
 
+TEST(Cost, FormatsAreWhatTheySay) {
+  write("rows.csv", "op,pass,m,n,k,note\ngemm,fwd,4096,4096,4096,mine\n");
+  const Output csv = longhaul("cost --device h200 --format csv rows.csv");
+  ASSERT_EQ(csv.code, 0) << csv.err;
+  EXPECT_EQ(csv.out.rfind("op,pass,m,n,k,note,predicted_ms,low_ms,high_ms,basis\ngemm,fwd,", 0), 0u) << csv.out;
+  const Json json = Json::parse(longhaul("cost --device h200 --format json rows.csv").out);
+  const Json& row = json.at("rows").at(0);
+  EXPECT_EQ(row.at("note"), "mine");
+  EXPECT_TRUE(row.at("predicted_ms").is_number());
+  EXPECT_LE(row.at("low_ms").get<double>(), row.at("predicted_ms").get<double>());
+  const std::string table = longhaul("cost --device h200 --format table rows.csv").out;
+  EXPECT_EQ(table.find(','), std::string::npos) << table;
+  EXPECT_NE(table.find("predicted_ms"), std::string::npos) << table;
+  write("rows.csv", "op,pass,m,n,k,low_ms\ngemm,fwd,4096,4096,4096,1\n");
+  const Output twice = longhaul("cost --device h200 rows.csv");
+  EXPECT_EQ(twice.code, 2);
+  EXPECT_NE(twice.err.find("low_ms"), std::string::npos) << twice.err;
+}
+
 TEST(Cost, PredictsRowsInOrder) {
   write("rows.csv", "op,pass,m,n,k,q_heads,kv_heads,head_dim,mask,pieces,bytes\ngemm,fwd,4096,4096,4096,,,,,,\n");
   const Output output = longhaul("cost --device H200 rows.csv");
