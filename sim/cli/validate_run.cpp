@@ -6,7 +6,7 @@
 #include <chrono>
 #include <ctime>
 
-#include "commit.h"
+#include "sim/cli/commit.h"
 #include "sim/cli/validate_gpu.h"
 #include "sim/cli/validate_numerics.h"
 #include "sim/core/invariant.h"
