@@ -92,18 +92,21 @@ class Refiner {
     return joined;
   }
 
+  // One sweep over the pairs of ranks; each takes its best exchange at once, so that a sweep can make many.
   bool improve() {
+    bool any = false;
+    for (std::size_t u = 0; u < plan_.ranks.size(); ++u) {
+      for (std::size_t v = u + 1; v < plan_.ranks.size(); ++v) any |= exchange(u, v);
+    }
+    return any;
+  }
+
+  bool exchange(std::size_t u, std::size_t v) {
     CpPlan best_plan;
     double best = best_ * (1 - kLeastGain);
     bool found = false;
-    for (std::size_t u = 0; u < plan_.ranks.size(); ++u) {
-      for (std::size_t v = u + 1; v < plan_.ranks.size(); ++v) {
-        for (std::size_t a = 0; a < plan_.ranks[u].size(); ++a) {
-          for (std::size_t b = 0; b < plan_.ranks[v].size(); ++b) {
-            found |= try_pair(u, a, v, b, best_plan, best);
-          }
-        }
-      }
+    for (std::size_t a = 0; a < plan_.ranks[u].size(); ++a) {
+      for (std::size_t b = 0; b < plan_.ranks[v].size(); ++b) found |= try_pair(u, a, v, b, best_plan, best);
     }
     if (!found) return false;
     plan_ = std::move(best_plan);

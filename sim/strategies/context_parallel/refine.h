@@ -2,7 +2,7 @@
 //
 // The candidates of FlashCP's search cut the longest documents over all ranks and a few others once. On small sequences
 // a plan that no candidate names can be a tenth faster; this finds most of it (tests/oracle/study). Deterministic: the
-// best exchange first, the earlier of equals.
+// best exchange of each pair of ranks in turn, the earlier of equals.
 #pragma once
 
 #include "sim/strategies/context_parallel/flashcp.h"
@@ -12,11 +12,11 @@ namespace longhaul {
 // Sequences of more shards than this stay as they are: the search tries all pairs of shards.
 constexpr std::int64_t kMostRefinedShards = 32;
 
-// Takes the exchange of two pieces (heads or tails of shards, or whole ones) that lowers the score most, until none
-// does or a bound of trials is reached; of the score and small weights for even pairs and sent tokens, which lead over
-// ties. Imbalance above `imbalance_limit` never grows and is brought down first; the plan seen with least of it, then
-// of least score, is the result.
-// `documents`: in packing order. Every rank keeps its number of tokens.
+// Takes, for each pair of ranks in turn, the exchange of two pieces (heads or tails of shards, or whole ones) that
+// lowers the score most, until none does or a bound of trials is reached; of the score and small weights for even pairs
+// and sent tokens, which lead over ties. Imbalance above `imbalance_limit` never grows and is brought down first; the
+// plan seen with least of it, then of least score, is the result. `documents`: in packing order. Every rank keeps its
+// number of tokens.
 CpPlan refine_plan(CpPlan plan, std::span<const PlannedDocument> documents, double imbalance_limit,
                    const CpScore& score);
 
