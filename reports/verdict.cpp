@@ -152,13 +152,12 @@ void word(const ResultCase& one, const Ranking& ranking, const std::vector<int>&
   const bool one_rival = rivals.size() == 1;
   const bool shortest = std::none_of(running.begin(), running.end(),
                                      [&](int row) { return *row_at(one, row).step_ms < *leader.step_ms; });
-  const std::string lead = ties.empty() ? fmt::format("{} {}", leader.label,
-                                                      shortest ? "has the shortest step" : "trains a token fastest")
-                                        : fmt::format("{} ties with {}", leader.label, list(ties));
-  verdict.detail = join_sentences(
-      {fmt::format("{}, {}, but {} {} within the error of the comparison.", lead, step_text(leader),
-                   list_labels(one, rivals), one_rival ? "is" : "are"),
-       beside, too_large});
+  const std::string lead =
+      ties.empty() ? fmt::format("{} {}", leader.label, shortest ? "has the shortest step" : "trains a token fastest")
+                   : fmt::format("{} ties with {}", leader.label, list(ties));
+  verdict.detail = join_sentences({fmt::format("{}, {}, but {} {} within the error of the comparison.", lead,
+                                               step_text(leader), list_labels(one, rivals), one_rival ? "is" : "are"),
+                                   beside, too_large});
 }
 
 }  // namespace
@@ -176,11 +175,10 @@ Verdict case_verdict(const ResultCase& one) {
   if (!running.empty()) {
     verdict.leader = running.front();
     const double high = row_at(one, verdict.leader).high();
-    std::copy_if(running.begin() + 1, running.end(), std::back_inserter(verdict.overlaps),
-                 [&](int row) {
-                   const ResultRow& other = row_at(one, row);
-                   return other.over_winner_low ? *other.over_winner_low <= 1 : other.low() <= high;
-                 });
+    std::copy_if(running.begin() + 1, running.end(), std::back_inserter(verdict.overlaps), [&](int row) {
+      const ResultRow& other = row_at(one, row);
+      return other.over_winner_low ? *other.over_winner_low <= 1 : other.low() <= high;
+    });
     word(one, ranking, running, verdict);
     return verdict;
   }

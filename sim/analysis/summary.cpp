@@ -110,8 +110,7 @@ StepSummary summarize(const Totals& totals, const Schedule& schedule, const Trai
             summary.split.sum().ps(), totals.step.ps());
   summary.compute = split_compute(critical);
   summary.bound_by = bound_by(critical, network_is_busiest(totals.link_bytes, cluster));
-  summary.widths =
-      error_widths(critical, kernels, collective_half_width(totals, cluster, shipped_nccl_residuals()));
+  summary.widths = error_widths(critical, kernels, collective_half_width(totals, cluster, shipped_nccl_residuals()));
   const Ends ends = interval(totals.step, summary.widths);
   summary.low = ends.low;
   summary.high = ends.high;

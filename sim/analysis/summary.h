@@ -33,7 +33,7 @@ struct RankSummary {
 struct StepSummary {
   Time step;
   Time low, high;
-  ErrorWidths widths;  // what low and high are made of
+  ErrorWidths widths;    // what low and high are made of
   TimeSplit split;       // of the rank that ends last
   ComputeSplit compute;  // of the same
   std::string bound_by;

@@ -12,9 +12,9 @@ namespace longhaul {
 void add_entry_options(CLI::App& command, EntryOptions& options, const std::string& example, bool all) {
   command.add_option("STUDY", options.study, "A shipped study's name or a file")->required();
   command
-      .add_option("--strategy", options.strategy,
-                  all ? "Label of one strategy of the study; without it, all of them"
-                      : "Label of one strategy of the study")
+      .add_option(
+          "--strategy", options.strategy,
+          all ? "Label of one strategy of the study; without it, all of them" : "Label of one strategy of the study")
       ->required(!all);
   command.add_option("--case", options.case_name, "The case, where several have that label");
   add_global_options(command, options.global, example);

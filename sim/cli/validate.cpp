@@ -326,11 +326,12 @@ int plan_runs(const std::vector<Options>& entries) {
     if (!asked) return wrong_input(asked.error());
     const Expected<RunCost> cost = cost_of_run(**asked, options.run);
     if (!cost) return wrong_input(cost.error());
-    text += fmt::format("{:<40} step {:7.3f} s, timed steps {:6.1f} s, numbers {:5.1f} s ({}), "
-                        "device memory {:6.1f} GB\n",
-                        entry_name(options), cost->step_seconds, cost->run_seconds, cost->numerics_seconds,
-                        cost->double_precision ? "double precision" : "undistributed and sampled rows",
-                        static_cast<double>(cost->device_bytes) * 1e-9);
+    text += fmt::format(
+        "{:<40} step {:7.3f} s, timed steps {:6.1f} s, numbers {:5.1f} s ({}), "
+        "device memory {:6.1f} GB\n",
+        entry_name(options), cost->step_seconds, cost->run_seconds, cost->numerics_seconds,
+        cost->double_precision ? "double precision" : "undistributed and sampled rows",
+        static_cast<double>(cost->device_bytes) * 1e-9);
     total += cost->run_seconds + cost->numerics_seconds;
   }
   print(text + fmt::format("{} runs, about {:.0f} s by prediction; numbers are a guess, start and plans of libraries "

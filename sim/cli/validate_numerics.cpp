@@ -50,9 +50,9 @@ void add_undistributed(const Schedule& schedule, const MakeDevice& make_device, 
     outcome = executor.run_step(whole ? numerics_wish(schedule) : row_wish(schedule));
   } catch (const DeviceFault& fault) {
     if (fault.kind() != FaultKind::kMemory) throw;
-    reference.left_out = fmt::format("{}the undistributed step did not run: {}",
-                                     whole ? "" : "the step is too large for double precision on the CPU, and ",
-                                     fault.why());
+    reference.left_out =
+        fmt::format("{}the undistributed step did not run: {}",
+                    whole ? "" : "the step is too large for double precision on the CPU, and ", fault.why());
     return;
   }
   if (whole) {

@@ -101,9 +101,9 @@ FreshRun execute(const StudyEntry& asked, Prepared prepared, const std::vector<D
                               [&](const StepOutcome& outcome, RunRecord& record) { numerics.judge(outcome, record); });
   run.record.identity = identity_of(asked, *prepared, run.record.identity);
   if (!options.plant.kernel.empty()) {
-    run.record.exclusions.push_back({-1, -1, "planted slow-down",
-                                     fmt::format("{} takes {:g} % longer, on purpose", options.plant.kernel,
-                                                 100 * options.plant.share)});
+    run.record.exclusions.push_back(
+        {-1, -1, "planted slow-down",
+         fmt::format("{} takes {:g} % longer, on purpose", options.plant.kernel, 100 * options.plant.share)});
   }
   run.study = prepared->study_json;
   run.study_case = prepared->study_case->name;
@@ -130,10 +130,10 @@ Errors plant_faults(const Plant& plant, const Schedule& schedule) {
       if (std::find(labels.begin(), labels.end(), op.label) == labels.end()) labels.push_back(op.label);
     }
   }
-  return {{"<command line>", "--plant", fmt::format("no kernel of the schedule is called \"{}\"", plant.kernel),
-           fmt::format("one of {}, with \" (forward)\" or \" (backward)\" behind it for one pass",
-                       fmt::join(labels, ", ")),
-           nearest_name(plant.kernel, labels)}};
+  return {
+      {"<command line>", "--plant", fmt::format("no kernel of the schedule is called \"{}\"", plant.kernel),
+       fmt::format("one of {}, with \" (forward)\" or \" (backward)\" behind it for one pass", fmt::join(labels, ", ")),
+       nearest_name(plant.kernel, labels)}};
 }
 
 Expected<FreshRun> run_on_host(const StudyEntry& asked, const ValidateOptions& options, ReferenceCache& cache) {

@@ -35,11 +35,11 @@ Expected<FreshRun> run_on_this_machine(const StudyEntry& asked, const ValidateOp
 
 // What `--plan` says of one entry: what the run would cost on the study's own device, from the prediction.
 struct RunCost {
-  double step_seconds = 0;       // kernels of all ranks one after another, where ranks are virtual
-  double run_seconds = 0;        // all repeats and warm-ups
-  double numerics_seconds = 0;   // a guess: reading tensors and comparing them on the host
-  std::int64_t device_bytes = 0; // all ranks on one device, where they are virtual; else the fullest
-  bool double_precision = false; // numbers against double precision as a whole
+  double step_seconds = 0;        // kernels of all ranks one after another, where ranks are virtual
+  double run_seconds = 0;         // all repeats and warm-ups
+  double numerics_seconds = 0;    // a guess: reading tensors and comparing them on the host
+  std::int64_t device_bytes = 0;  // all ranks on one device, where they are virtual; else the fullest
+  bool double_precision = false;  // numbers against double precision as a whole
 };
 Expected<RunCost> cost_of_run(const StudyEntry& asked, const ValidateOptions& options);
 

@@ -81,7 +81,7 @@ struct OpCost {
   // Duration in ps; of a ring collective its buffer's bytes; of an exchange the number of its peer lists and sizes:
   // equal numbers, equal messages.
   std::int64_t value = 0;
-  std::int64_t below = 0;        // of a kernel, ps: its interval begins so much before `value`, ends so much above
+  std::int64_t below = 0;  // of a kernel, ps: its interval begins so much before `value`, ends so much above
   std::int64_t above = 0;
   std::int64_t tiles = 0;        // of a GEMM
   std::uint32_t launches = 0;    // launches of the segment up to and including this op, guards ignored

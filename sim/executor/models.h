@@ -22,7 +22,7 @@ namespace longhaul {
 struct OpDuration {
   Time time;  // alone on the device
   KernelKind kernel = KernelKind::kElementwise;
-  std::int64_t tiles = 0;  // of a GEMM's output, as OverlapModel counts them
+  std::int64_t tiles = 0;       // of a GEMM's output, as OverlapModel counts them
   Time below = {}, above = {};  // its 90 % interval: time - below to time + above
 };
 

@@ -28,8 +28,8 @@ void read_objective(const Placed& placed, const std::string& file, Objective& ob
 void read_overlap(const Placed& placed, const std::string& file, Overlap& overlap, Errors& errors);
 
 // A library's name; if `generation` is known, one that has constants for it.
-void read_attention_library_name(const Placed& placed, const std::string& file,
-                                 std::optional<GpuGeneration> generation, std::string& name, Errors& errors);
+void read_attention_library_name(const Placed& placed, const std::string& file, std::optional<GpuGeneration> generation,
+                                 std::string& name, Errors& errors);
 
 // The `strategies` list. `defaults` holds what the case says of training and layout.
 std::vector<StrategyEntry> read_strategies(const Placed& placed, const std::string& file, std::int64_t gpus,

@@ -54,7 +54,7 @@ struct StudyCase {
   DocumentSource documents;
   Overlap overlap;
   std::string attention_library = "cudnn";  // whose kernels attend (sim/cost/attention_library.h)
-  Training training;  // a study's defaults: ZeRO 3, full recompute, micro-batch 1, the whole step
+  Training training;                        // a study's defaults: ZeRO 3, full recompute, micro-batch 1, the whole step
   std::vector<StrategyEntry> strategies;
   std::string baseline;  // a label of this case; the first entry's unless given
 };

@@ -70,10 +70,9 @@ std::optional<Ran> run_best(const CaseSetup& setup, const StrategyEntry& entry, 
     return std::nullopt;
   }
   result.layouts_legal = static_cast<int>(candidates.size());
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const Candidate& a, const Candidate& b) {
-                     return is_faster(a.bound, a.planned.tokens(), b.bound, b.planned.tokens());
-                   });
+  std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    return is_faster(a.bound, a.planned.tokens(), b.bound, b.planned.tokens());
+  });
   std::optional<Ran> best;
   const std::int64_t limit = setup.memory_limit();
   for (Candidate& candidate : candidates) {

@@ -177,8 +177,7 @@ class Step {
     state.o.resize(rows_, model_.q_width());
     state.lse.resize(rows_, model_.q_heads);
     for (std::size_t d = 0; d < attention_.size(); ++d) {
-      attention_[d].forward(model_, result_.document_row[d], state.q, state.k, state.v, state.o, state.lse,
-                             threads_);
+      attention_[d].forward(model_, result_.document_row[d], state.q, state.k, state.v, state.o, state.lse, threads_);
     }
     const Matrix x1 = x + times(state.o, w.output);
     state.ffn_input = state.ffn_norm.forward(x1, w.ffn_norm);

@@ -48,8 +48,7 @@ DocumentAttention::DocumentAttention(std::int64_t tokens, const Objective& objec
 
 void DocumentAttention::forward(const ModelShape& model, std::int64_t first_row, const Matrix& q, const Matrix& k,
                                 const Matrix& v, Matrix& o, Matrix& lse, int threads) const {
-  share_out(model.q_heads, threads,
-            [&](std::int64_t head) { forward_head(model, first_row, q, k, v, o, lse, head); });
+  share_out(model.q_heads, threads, [&](std::int64_t head) { forward_head(model, first_row, q, k, v, o, lse, head); });
 }
 
 void DocumentAttention::forward_head(const ModelShape& model, std::int64_t first_row, const Matrix& q, const Matrix& k,

@@ -130,16 +130,16 @@ class DeviceExecutor {
   ExecutorOptions options_;
   bool virtual_ = false;
   std::vector<RankMemory> memories_;
-  std::vector<std::vector<StreamHandle>> streams_;  // by rank, stream
-  std::vector<std::vector<EventHandle>> slots_;     // by rank, event slot
-  std::vector<std::vector<EventHandle>> joins_;     // by rank, stream: for begin and end of a step
-  std::vector<Timers> steps_;                       // by rank
-  std::vector<std::vector<Timers>> timers_;         // by rank, position; made when first timed
-  std::vector<std::vector<std::size_t>> measured_;  // by rank, position: index into RunRecord::ops
+  std::vector<std::vector<StreamHandle>> streams_;     // by rank, stream
+  std::vector<std::vector<EventHandle>> slots_;        // by rank, event slot
+  std::vector<std::vector<EventHandle>> joins_;        // by rank, stream: for begin and end of a step
+  std::vector<Timers> steps_;                          // by rank
+  std::vector<std::vector<Timers>> timers_;            // by rank, position; made when first timed
+  std::vector<std::vector<std::size_t>> measured_;     // by rank, position: index into RunRecord::ops
   std::vector<std::vector<std::int64_t>> planted_ns_;  // by rank, position; empty: nothing is planted
   StepWish wish_;
   StepOutcome outcome_;
-  bool loaded_ = false;  // memory holds parameters, or what steps made of them: finite numbers
+  bool loaded_ = false;     // memory holds parameters, or what steps made of them: finite numbers
   bool op_events_ = false;  // ops of the running step lie between events
   std::int64_t held_ = -1;  // launches since the start was held; -1: it is not held
 };

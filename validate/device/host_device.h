@@ -75,7 +75,7 @@ class HostDevice : public Device {
     std::int64_t mark = 0;
     bool endless = false;
     std::int64_t takes_ps = 0;  // of the device's own clock
-    std::int64_t number = 0;  // of launches
+    std::int64_t number = 0;    // of launches
   };
   struct Event {
     std::vector<bool> reached;  // by record

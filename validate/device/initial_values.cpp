@@ -49,7 +49,7 @@ std::vector<Bf16> rounded(const std::vector<double>& values) {
 }
 
 const std::vector<Bf16>& RoundedUnits::get(const ModelShape& model, const UnitKey& key, std::uint64_t seed) {
-  const Owner owner{seed,           model.hidden, model.ffn,   model.q_heads,
+  const Owner owner{seed,           model.hidden,   model.ffn,   model.q_heads,
                     model.kv_heads, model.head_dim, model.vocab, model.tied_embeddings};
   if (owner != owner_) units_.clear();
   owner_ = owner;

@@ -87,8 +87,8 @@ std::vector<TitledTable> comparison_tables(const ValidationReport& report) {
                                               : "Each rank's step, undisturbed",
       "rank", of.rank_alone, false, false);
   add("By stream, all ranks", "stream", of.streams, false, true);
-  add("Peak memory (tensors and planned scratch; measured: on the device, of a virtual rank as allocated)",
-      "rank", of.peak_memory, true, false);
+  add("Peak memory (tensors and planned scratch; measured: on the device, of a virtual rank as allocated)", "rank",
+      of.peak_memory, true, false);
   return tables;
 }
 

@@ -27,7 +27,7 @@ struct DcpOptions {
   // 0: 1024 (the paper tries 512 to 4096), smaller where ranks would get under 8 blocks. Either is made larger, by
   // doubling, where a sequence would have more than 2^15 computation blocks.
   std::int64_t block_tokens = 0;
-  double imbalance_inter = 0.4;      // the paper's epsilons
+  double imbalance_inter = 0.4;  // the paper's epsilons
   double imbalance_intra = 0.1;
   std::int64_t ranks_per_node = 0;  // 0, or no divisor of the ranks below them: one level
   // Bytes that a token's queries or keys cost when one more rank needs them.
@@ -50,10 +50,10 @@ struct DcpWork {
 };
 
 struct DcpPlan {
-  CpPlan rows;                   // what each rank holds, in packing order; a rank without tokens has a row of padding
-  std::vector<DcpBlock> blocks;  // in packing order
-  std::vector<DcpWork> work;     // by query block, then key block
-  std::int64_t cut_bytes = 0;    // of one layer
+  CpPlan rows;                    // what each rank holds, in packing order; a rank without tokens has a row of padding
+  std::vector<DcpBlock> blocks;   // in packing order
+  std::vector<DcpWork> work;      // by query block, then key block
+  std::int64_t cut_bytes = 0;     // of one layer
   std::int64_t block_tokens = 0;  // as used: the largest of its sequences
 };
 

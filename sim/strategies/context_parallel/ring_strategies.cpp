@@ -51,8 +51,7 @@ Strategy ring_strategy(std::string name) {
 }  // namespace
 
 void add_ring_strategies(std::vector<Strategy>& list) {
-  const char* bf16_gradients =
-      "gradients of keys and values travel in bf16; ring-flash-attention carries them in fp32";
+  const char* bf16_gradients = "gradients of keys and values travel in bf16; ring-flash-attention carries them in fp32";
   Strategy zigzag = ring_strategy("zigzag-cp");
   zigzag.note = bf16_gradients;
   zigzag.option_keys = {"copies", "cut"};

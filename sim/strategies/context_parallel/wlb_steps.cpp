@@ -117,8 +117,8 @@ tl::expected<std::string, std::string> select_wlb(StrategyRequest& request,
   request.batch = steps->batch;
   request.training.micro_batch_sequences = 1;
   std::string line = fmt::format(
-      "delayed packing over {}: a token waits {:.3f} steps on average, {} at most; {} of {} tokens still waiting at the "
-      "end; work of the heaviest micro-batch over the mean {:.3f}, as loaded {:.3f}",
+      "delayed packing over {}: a token waits {:.3f} steps on average, {} at most; {} of {} tokens still waiting at "
+      "the end; work of the heaviest micro-batch over the mean {:.3f}, as loaded {:.3f}",
       counted(static_cast<std::int64_t>(loaded.size()), "step"), steps->mean_delay, steps->most_delay,
       counted(steps->waiting_documents, "document"), steps->waiting_tokens, steps->imbalance, steps->loaded_imbalance);
   if (steps->waiting_documents > 0) line += "; speed-ups count the tokens trained";

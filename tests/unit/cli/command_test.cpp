@@ -281,9 +281,8 @@ TEST(Topology, DescribesAndDraws) {
 }
 
 TEST(Topology, AppliesWhatIfs) {
-  write(
-      "slow.json",
-      R"({"base": "dgx-h200-ndr",
+  write("slow.json",
+        R"({"base": "dgx-h200-ndr",
           "what_if": [{"links": "n1.nic3", "down": true}, {"rail": 2, "scale_bandwidth": 0.5}]})");
   Output output = longhaul("topology ./slow.json --gpus 32 --route 3 11 --format json --svg slow.svg");
   ASSERT_EQ(output.code, 0) << output.err;

@@ -62,8 +62,7 @@ TEST(PredictRows, GemmAndAttentionMatchTheModel) {
   ASSERT_TRUE(out);
   const Estimate gemm = KernelModel::timed_alone(model.gemm(GemmPass::kBackwardWeight, 1024, 1024, 1024));
   const auto pieces = parse_pieces("300x300;100x200", "causal");
-  const Estimate attention =
-      KernelModel::timed_alone(model.attention_backward(*pieces, 8, 2, 128));
+  const Estimate attention = KernelModel::timed_alone(model.attention_backward(*pieces, 8, 2, 128));
   EXPECT_NE(out->find(std::to_string(gemm.seconds * 1e3).substr(0, 7)), std::string::npos) << *out;
   EXPECT_NE(out->find(std::to_string(attention.seconds * 1e3).substr(0, 7)), std::string::npos) << *out;
 }

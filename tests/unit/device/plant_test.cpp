@@ -31,8 +31,7 @@ RunRecord timed(const std::string& plant, double share, std::uint64_t seed, int 
   executor.warmups = 0;
   executor.repeats = repeats;
   executor.plant = {plant, share};
-  RunRecord record =
-      run_on_devices(plan, std::vector<Device*>(2, &device), transport, executor, StepWish{}, nullptr);
+  RunRecord record = run_on_devices(plan, std::vector<Device*>(2, &device), transport, executor, StepWish{}, nullptr);
   EXPECT_EQ(record.failure.kind, "") << record.failure.message;
   return record;
 }

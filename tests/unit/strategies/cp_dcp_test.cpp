@@ -139,8 +139,8 @@ TEST(Dcp, EqualDocumentsStayWhole) {
 }
 
 // Left out, blocks are an eighth of an even share and at most 1,024 tokens; given, they are as given, up to 2^15
-// computation blocks: 2^18 tokens in blocks of 512 make 512 x 513 / 2, in blocks of 1,024 256 x 257 / 2 = 32,896 > 2^15,
-// in blocks of 2,048 8,256.
+// computation blocks: 2^18 tokens in blocks of 512 make 512 x 513 / 2, in blocks of 1,024 256 x 257 / 2 = 32,896 >
+// 2^15, in blocks of 2,048 8,256.
 TEST(Dcp, BlocksAreAsGiven) {
   const auto used = [](std::int64_t tokens, std::int64_t ranks, std::int64_t wanted) {
     return plan_dcp(documents_of({tokens}), ranks, small_blocks(wanted))->block_tokens;

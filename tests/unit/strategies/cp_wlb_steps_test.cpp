@@ -88,10 +88,9 @@ TEST(WlbSteps, TheStrategyTrainsWhatIsPacked) {
   // Two micro-batches of 16: thresholds count one window of 8. All three long ones: 8, 5, 4; two go.
   const auto line = wlb.select(request, loaded);
   ASSERT_TRUE(line.has_value()) << line.error();
-  EXPECT_EQ(
-      line->find("delayed packing over 1 step: a token waits 0.000 steps on average, 0 at most; 1 document of 4 "
-                 "tokens still waiting at the end; work of the heaviest micro-batch over the mean 1."),
-      0u)
+  EXPECT_EQ(line->find("delayed packing over 1 step: a token waits 0.000 steps on average, 0 at most; 1 document of 4 "
+                       "tokens still waiting at the end; work of the heaviest micro-batch over the mean 1."),
+            0u)
       << *line;
   EXPECT_NE(line->find("; speed-ups count the tokens trained; more \"steps\" would train what waits"),
             std::string::npos)

@@ -100,8 +100,8 @@ TEST(Study, SpeedUpsCountTheTokensTrained) {
   const double tokens = 24'000.0 / 40'000.0;
   const double steps = fixed.summary->step.seconds() / delayed.summary->step.seconds();
   EXPECT_DOUBLE_EQ(*delayed.speedup, steps * tokens);
-  EXPECT_NEAR(*delayed.speedup,
-              delayed.summary->tokens_per_second_per_gpu / fixed.summary->tokens_per_second_per_gpu, 1e-9);
+  EXPECT_NEAR(*delayed.speedup, delayed.summary->tokens_per_second_per_gpu / fixed.summary->tokens_per_second_per_gpu,
+              1e-9);
   EXPECT_LT(delayed.over_baseline->low, *delayed.speedup);
   EXPECT_GT(delayed.over_baseline->high, *delayed.speedup);
   EXPECT_DOUBLE_EQ(delayed.over_baseline->value, *delayed.speedup);

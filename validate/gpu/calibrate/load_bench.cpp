@@ -15,8 +15,7 @@ const ModuleFile& bench_module() {
 
 LoadedBench load_bench(const BenchOptions& options) {
   std::shared_ptr<void> library = open_module(bench_module());
-  const auto make =
-      reinterpret_cast<MakeBench>(module_entry(bench_module(), library.get(), "longhaul_make_bench"));
+  const auto make = reinterpret_cast<MakeBench>(module_entry(bench_module(), library.get(), "longhaul_make_bench"));
   return {std::move(library), std::unique_ptr<Bench>(make(options))};
 }
 
