@@ -1,7 +1,6 @@
 #include "sim/cost/attention_span.h"
 
 #include <algorithm>
-#include <functional>
 #include <vector>
 
 #include "sim/core/invariant.h"
@@ -58,15 +57,26 @@ std::vector<double> longest_first_end(const AttentionWork& work, const Attention
   return end;
 }
 
+// The least of a heap with the least in front becomes `value`: one way down, where pop and push would go down and up.
+void replace_least(std::vector<double>& heap, double value) {
+  std::size_t at = 0;
+  for (std::size_t child = 1; child < heap.size(); child = 2 * at + 1) {
+    if (child + 1 < heap.size() && heap[child + 1] < heap[child]) ++child;
+    if (value <= heap[child]) break;
+    heap[at] = heap[child];
+    at = child;
+  }
+  heap[at] = value;
+}
+
 // When the last of the items ends that begin, from the back of the list on, on free multiprocessors.
 double list_schedule(const std::vector<double>& reversed, int multiprocessors) {
   std::vector<double> free_at(static_cast<std::size_t>(multiprocessors), 0.0);  // a heap, the earliest first
   double last = 0;
   for (std::size_t i = reversed.size(); i-- > 0;) {
-    std::pop_heap(free_at.begin(), free_at.end(), std::greater<>());
-    free_at.back() += reversed[i];
-    last = std::max(last, free_at.back());
-    std::push_heap(free_at.begin(), free_at.end(), std::greater<>());
+    const double end = free_at.front() + reversed[i];
+    last = std::max(last, end);
+    replace_least(free_at, end);
   }
   return last;
 }

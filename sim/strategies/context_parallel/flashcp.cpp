@@ -362,7 +362,7 @@ tl::expected<CpPlan, std::string> plan_flashcp_by_time(std::span<const PlannedDo
       index = least(plans, starts, score);
       if (index == plans.size()) break;
       starts[index] = false;
-      CpPlan plan = refine_plan(plans[index], documents, free, score);
+      CpPlan plan = refine_plan(plans[index], documents, free, search.refine_trials, score);
       const double value = score(plan);
       if (value >= best_score || cp_loads(plan).imbalance > free) continue;
       best_score = value;

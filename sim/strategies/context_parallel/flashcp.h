@@ -64,6 +64,7 @@ tl::expected<CpPlan, std::string> plan_flashcp_scored(std::span<const PlannedDoc
 struct FlashCpSearch {
   std::vector<FlashCutRule> rules = {FlashCutRule::kEqualise, FlashCutRule::kEqualiseSwap};  // in place of cut_rule
   bool limit_binds = true;  // only plans within the imbalance limit, or those of least imbalance if there is none
+  std::int64_t refine_trials = 16'000;  // plans scored, at most, for each of the few that are refined
 };
 // The candidate of all rules with the least score; the first of equals. Small plans are refined (refine.h).
 tl::expected<CpPlan, std::string> plan_flashcp_by_time(std::span<const PlannedDocument> documents, std::int64_t ranks,

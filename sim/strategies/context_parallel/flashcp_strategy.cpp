@@ -1,4 +1,6 @@
 // flashcp: Algorithm 1 and the choices that the paper leaves open, as options of a study.
+#include <algorithm>
+
 #include "sim/strategies/context_parallel/batch_plans.h"
 #include "sim/strategies/context_parallel/flashcp.h"
 #include "sim/strategies/context_parallel/framework_step.h"
@@ -7,6 +9,8 @@
 
 namespace longhaul {
 namespace {
+
+constexpr std::int64_t kLeastTrials = 500;
 
 // Defaults: the plan of least modelled time among those within the imbalance limit, of both cut rules.
 struct FlashCpPolicy {
@@ -31,6 +35,10 @@ FlashCpPolicy policy_of(const StrategyRequest& request) {
   policy.search.limit_binds = given.value("per_doc", "limit") == "limit";
   if (given.value("exchange", "padded") == "exact") policy.traffic = CpTraffic::kNeed;
   policy.overlap = given.value("overlap", false);
+  // A step's sequences share one budget, so that planning time does not grow with them.
+  const auto sequences = static_cast<std::int64_t>(request.batch->sequences.size());
+  policy.search.refine_trials =
+      std::max(kLeastTrials, policy.search.refine_trials / std::max<std::int64_t>(1, sequences));
   return policy;
 }
 

@@ -15,7 +15,6 @@ constexpr std::int64_t kElementBytes = 2;  // bf16
 struct RankWork {
   AttentionWork own;       // shards that begin their document
   AttentionWork gathered;  // the others
-  std::int64_t ordered_rows = 0;
 };
 
 RankWork rank_work(const std::vector<Shard>& shards, bool full) {
@@ -24,9 +23,17 @@ RankWork rank_work(const std::vector<Shard>& shards, bool full) {
     if (shard.is_padding()) continue;
     const AttentionPieceSize piece{shard.tokens, shard.prefix + shard.tokens, shard_pairs(shard.prefix, shard.tokens)};
     (shard.prefix == 0 && !full ? work.own : work.gathered).add(piece);
-    if (shard.prefix > 0 && !full) work.ordered_rows += shard.prefix + shard.tokens;
   }
   return work;
+}
+
+// Rows that are put in order behind a gather of parts.
+std::int64_t ordered_rows(const std::vector<Shard>& shards, bool full) {
+  std::int64_t rows = 0;
+  for (const Shard& shard : shards) {
+    if (!shard.is_padding() && shard.prefix > 0 && !full) rows += shard.prefix + shard.tokens;
+  }
+  return rows;
 }
 
 }  // namespace
@@ -39,7 +46,10 @@ struct CpClock::Transfers {
   Collectives collectives;
   std::vector<int> group;
   std::map<std::int64_t, PassSeconds> gathers;  // by bytes a rank
+  // By (prefix, tokens) of a rank's shards, in order. Searches change few ranks of a plan at a time.
+  std::map<std::vector<std::int64_t>, PassSeconds> by_rank;
 };
+constexpr std::size_t kMostKnownRanks = 100'000;
 
 CpClock::CpClock(const StrategyRequest& request) : request_(&request) {
   const bool again = request.training.backward && request.training.recompute == Recompute::kFull;
@@ -61,6 +71,26 @@ CpClock::PassSeconds CpClock::attention(const AttentionWork& work) const {
         request_->kernels->attention_backward(work, model.q_heads, model.kv_heads, model.head_dim).seconds;
   }
   return seconds;
+}
+
+CpClock::PassSeconds CpClock::rank_attention(const std::vector<Shard>& shards, bool full) const {
+  std::vector<std::int64_t> key = {full ? 1 : 0};
+  key.reserve(2 * shards.size() + 1);
+  for (const Shard& shard : shards) {
+    if (shard.is_padding()) continue;
+    key.push_back(shard.prefix);
+    key.push_back(shard.tokens);
+  }
+  auto& known = transfers_->by_rank;
+  if (known.size() >= kMostKnownRanks) known.clear();
+  const auto [entry, fresh] = known.try_emplace(std::move(key));
+  if (fresh) {
+    const RankWork work = rank_work(shards, full);
+    AttentionWork all = work.own;
+    all.merge(work.gathered);
+    entry->second = attention(all);
+  }
+  return entry->second;
 }
 
 // K and V of `rows` read and written once.
@@ -108,16 +138,14 @@ double CpClock::layer_seconds(const CpPlan& plan, CpTraffic traffic, bool overla
   const PassSeconds transfer = communication(plan, traffic);
   double forward = 0, backward = 0;  // of the slowest rank in each pass
   for (const std::vector<Shard>& shards : plan.ranks) {
-    const RankWork work = rank_work(shards, full);
-    const double copies = copy_seconds(work.ordered_rows);
+    const double copies = copy_seconds(ordered_rows(shards, full));
     if (overlap) {
+      const RankWork work = rank_work(shards, full);
       const PassSeconds own = attention(work.own), gathered = attention(work.gathered);
       forward = std::max(forward, std::max(own.forward, transfer.forward) + copies + gathered.forward);
       backward = std::max(backward, gathered.backward + copies + std::max(own.backward, transfer.backward));
     } else {
-      AttentionWork all = work.own;
-      all.merge(work.gathered);
-      const PassSeconds seconds = attention(all);
+      const PassSeconds seconds = rank_attention(shards, full);
       forward = std::max(forward, transfer.forward + copies + seconds.forward);
       backward = std::max(backward, seconds.backward + copies + transfer.backward);
     }

@@ -43,6 +43,8 @@ class CpClock {
     double forward = 0, backward = 0;
   };
   PassSeconds attention(const AttentionWork& work) const;
+  // One launch over all shards of a rank; kept, since searches ask for the same ranks again and again.
+  PassSeconds rank_attention(const std::vector<Shard>& shards, bool full) const;
   double copy_seconds(std::int64_t rows) const;
   PassSeconds communication(const CpPlan& plan, CpTraffic traffic) const;
 

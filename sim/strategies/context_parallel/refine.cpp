@@ -6,7 +6,6 @@
 namespace longhaul {
 namespace {
 
-constexpr std::int64_t kMostTrials = 16'000;  // scored
 constexpr std::int64_t kMostLooks = 200'000;  // exchanges looked at
 // Weights of evenness beside the score: of a score alone, exchanges between ranks that are equally slow gain nothing.
 constexpr double kPairsWeight = 0.02, kSentWeight = 0.02;
@@ -30,8 +29,9 @@ Shard rest(const Shard& shard, std::int64_t tokens, bool tail) {
 
 class Refiner {
  public:
-  Refiner(CpPlan plan, std::span<const PlannedDocument> documents, double limit, const CpScore& score)
-      : plan_(std::move(plan)), limit_(limit), score_(score) {
+  Refiner(CpPlan plan, std::span<const PlannedDocument> documents, double limit, std::int64_t most_trials,
+          const CpScore& score)
+      : plan_(std::move(plan)), limit_(limit), most_trials_(most_trials), score_(score) {
     for (std::size_t i = 0; i < documents.size(); ++i) position_[documents[i].document] = i;
     loads_ = cp_loads(plan_);
     fastest_ = plan_;
@@ -41,7 +41,7 @@ class Refiner {
   }
 
   CpPlan run() {
-    while (trials_ < kMostTrials && looks_ < kMostLooks && improve()) continue;
+    while (trials_ < most_trials_ && looks_ < kMostLooks && improve()) continue;
     plan_ = std::move(fastest_);
     name_per_doc_documents();
     return std::move(plan_);
@@ -124,7 +124,7 @@ class Refiner {
       for (const bool tail_x : {false, true}) {
         if (tail_x && tokens == x.tokens) continue;
         for (const bool tail_y : {false, true}) {
-          if ((tail_y && tokens == y.tokens) || trials_ >= kMostTrials || ++looks_ > kMostLooks) continue;
+          if ((tail_y && tokens == y.tokens) || trials_ >= most_trials_ || ++looks_ > kMostLooks) continue;
           std::vector<Shard> at_u = replaced(plan_.ranks[u], a, {rest(x, tokens, tail_x), cut(y, tokens, tail_y)});
           std::vector<Shard> at_v = replaced(plan_.ranks[v], b, {rest(y, tokens, tail_y), cut(x, tokens, tail_x)});
           const CpRankLoad load_u = cp_rank_load(at_u), load_v = cp_rank_load(at_v);
@@ -168,6 +168,7 @@ class Refiner {
 
   CpPlan plan_;
   double limit_;
+  std::int64_t most_trials_;
   const CpScore& score_;
   CpLoads loads_;
   double best_ = 0;
@@ -180,9 +181,9 @@ class Refiner {
 }  // namespace
 
 CpPlan refine_plan(CpPlan plan, std::span<const PlannedDocument> documents, double imbalance_limit,
-                   const CpScore& score) {
+                   std::int64_t most_trials, const CpScore& score) {
   if (cp_loads(plan).shards > kMostRefinedShards || plan.ranks.size() < 2) return plan;
-  return Refiner(std::move(plan), documents, imbalance_limit, score).run();
+  return Refiner(std::move(plan), documents, imbalance_limit, most_trials, score).run();
 }
 
 }  // namespace longhaul

@@ -13,11 +13,11 @@ namespace longhaul {
 constexpr std::int64_t kMostRefinedShards = 32;
 
 // Takes, for each pair of ranks in turn, the exchange of two pieces (heads or tails of shards, or whole ones) that
-// lowers the score most, until none does or a bound of trials is reached; of the score and small weights for even pairs
-// and sent tokens, which lead over ties. Imbalance above `imbalance_limit` never grows and is brought down first; the
-// plan seen with least of it, then of least score, is the result. `documents`: in packing order. Every rank keeps its
-// number of tokens.
+// lowers the score most, until none does or `most_trials` plans were scored; of the score and small weights for even
+// pairs and sent tokens, which lead over ties. Imbalance above `imbalance_limit` never grows and is brought down first;
+// the plan seen with least of it, then of least score, is the result. `documents`: in packing order. Every rank keeps
+// its number of tokens.
 CpPlan refine_plan(CpPlan plan, std::span<const PlannedDocument> documents, double imbalance_limit,
-                   const CpScore& score);
+                   std::int64_t most_trials, const CpScore& score);
 
 }  // namespace longhaul

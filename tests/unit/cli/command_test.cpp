@@ -99,7 +99,7 @@ TEST(Compare, PrintsTheResultsAsJsonAndCsv) {
 TEST(Compare, ShortStepsKeepTheirDigits) {
   write("short.json", R"({
     "schema": "study/1", "name": "short", "topology": "dgx-h200-ndr", "gpus": 2,
-    "model": {"hidden_size": 512, "intermediate_size": 1024, "num_attention_heads": 4, "num_hidden_layers": 2,
+    "model": {"hidden_size": 512, "intermediate_size": 1024, "num_attention_heads": 4, "num_hidden_layers": 1,
               "vocab_size": 1000}, "documents": {"explicit": [[256, 100]]},
     "training": {"scope": "forward-backward"}, "strategies": ["allgather-cp"], "baseline": "allgather-cp"})");
   const Output output = longhaul("compare ./short.json --out short --quiet");

@@ -1,4 +1,5 @@
 // Every error text of a study, and that all faults are reported at once.
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
 #include "sim/core/data_files.h"
@@ -74,9 +75,11 @@ TEST(StudyErrors, EveryFaultOfABadStudy) {
 TEST(StudyErrors, UnknownStudy) {
   const Expected<Study> study = read_study("four-way-h20", known());
   ASSERT_FALSE(study);
-  EXPECT_THAT(texts(study.error()),
-              ElementsAre("four-way-h20: unknown study \"four-way-h20\"; expected one of four-way-h200, "
-                          "four-way-h200-1024, tiny-two-nodes, or a path; did you mean \"four-way-h200\"?"));
+  EXPECT_THAT(
+      texts(study.error()),
+      ElementsAre(fmt::format("four-way-h20: unknown study \"four-way-h20\"; expected one of {}, or a path; did "
+                              "you mean \"four-way-h200\"?",
+                              fmt::join(list_data_names(DataKind::kStudy), ", "))));
   EXPECT_THAT(texts(read_study("no/such.json", known()).error()),
               ElementsAre("no/such.json: cannot be read; expected a JSON file"));
 }
