@@ -98,7 +98,7 @@ void expect_equal_bytes(const std::vector<DeviceCall>& calls, const std::vector<
   std::vector<std::vector<std::byte>> results;
   const std::vector<std::byte> start = whole_numbers(kBytes, from, to);
   for (Device* device : {static_cast<Device*>(&host), static_cast<Device*>(&cuda)}) {
-    RankMemory memory;
+    DeviceArena memory;
     memory.arena = device->allocate(kBytes);
     memory.constants = device->allocate(static_cast<std::int64_t>(index.size()) * 4 + 256);
     memory.scratch = {device->allocate(256)};

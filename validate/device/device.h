@@ -22,7 +22,7 @@
 namespace longhaul {
 
 // Where the parts of one rank's memory begin on its device.
-struct RankMemory {
+struct DeviceArena {
   std::byte* arena = nullptr;
   std::byte* constants = nullptr;
   std::byte* losses = nullptr;
@@ -38,7 +38,7 @@ struct PlacedRows {
   ElementType type = ElementType::kBf16;
   std::int64_t rows = 0, columns = 0, stride = 0;
 };
-PlacedRows placed(const Rows& rows, const RankMemory& memory, StreamId stream);
+PlacedRows placed(const Rows& rows, const DeviceArena& memory, StreamId stream);
 
 using StreamHandle = std::int32_t;
 using EventHandle = std::int32_t;
@@ -75,7 +75,7 @@ class Device {
   virtual void wait(StreamHandle stream, EventHandle event) = 0;
 
   // Enqueue. `scratch_stream`: the stream of the schedule whose scratch the call may use.
-  virtual void launch(const DeviceCall& call, const RankMemory& memory, StreamId scratch_stream,
+  virtual void launch(const DeviceCall& call, const DeviceArena& memory, StreamId scratch_stream,
                       StreamHandle stream) = 0;
   virtual void copy(const PlacedRows& from, const PlacedRows& to, bool accumulate, StreamHandle stream) = 0;
   // Every one of `to` becomes the sum of all of `from`, in fp32 rounded once; one of `to` may be one of `from`.

@@ -97,7 +97,7 @@ void DeviceExecutor::allocate() {
     }
     const RankNeed need = plan_.need(rank);
     Device& on = device(rank);
-    RankMemory memory;
+    DeviceArena memory;
     memory.arena = on.allocate(need.arena_bytes);
     memory.constants = on.allocate(need.constant_bytes);
     memory.losses = on.allocate(need.loss_bytes);

@@ -88,7 +88,7 @@ class DeviceExecutor {
   StreamHandle stream(std::int32_t rank, StreamId id) const {
     return streams_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(id)];
   }
-  const RankMemory& memory(std::int32_t rank) const { return memories_[static_cast<std::size_t>(rank)]; }
+  const DeviceArena& memory(std::int32_t rank) const { return memories_[static_cast<std::size_t>(rank)]; }
 
   void require_memory() const;
   std::int64_t beside_arena(std::int32_t rank) const;
@@ -129,7 +129,7 @@ class DeviceExecutor {
   Transport& transport_;
   ExecutorOptions options_;
   bool virtual_ = false;
-  std::vector<RankMemory> memories_;
+  std::vector<DeviceArena> memories_;
   std::vector<std::vector<StreamHandle>> streams_;     // by rank, stream
   std::vector<std::vector<EventHandle>> slots_;        // by rank, event slot
   std::vector<std::vector<EventHandle>> joins_;        // by rank, stream: for begin and end of a step

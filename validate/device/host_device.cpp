@@ -12,7 +12,7 @@
 
 namespace longhaul {
 
-std::byte* RankMemory::at(const Address& address, StreamId stream) const {
+std::byte* DeviceArena::at(const Address& address, StreamId stream) const {
   switch (address.part) {
     case MemoryPart::kArena:
       return arena + address.offset;
@@ -26,7 +26,7 @@ std::byte* RankMemory::at(const Address& address, StreamId stream) const {
   return nullptr;
 }
 
-PlacedRows placed(const Rows& rows, const RankMemory& memory, StreamId stream) {
+PlacedRows placed(const Rows& rows, const DeviceArena& memory, StreamId stream) {
   PlacedRows result;
   result.data = memory.at(rows.base, stream);
   if (!rows.dense()) result.index = reinterpret_cast<const std::int32_t*>(memory.constants + rows.index);
@@ -101,7 +101,7 @@ void HostDevice::wait(StreamHandle stream, EventHandle event) {
   enqueue(stream, std::move(item));
 }
 
-void HostDevice::launch(const DeviceCall& call, const RankMemory& memory, StreamId scratch_stream,
+void HostDevice::launch(const DeviceCall& call, const DeviceArena& memory, StreamId scratch_stream,
                         StreamHandle stream) {
   Item item;
   const std::string name = kernel_name(call);

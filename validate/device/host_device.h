@@ -50,7 +50,7 @@ class HostDevice : public Device {
   EventHandle make_event(bool timed) override;
   void record(EventHandle event, StreamHandle stream) override;
   void wait(StreamHandle stream, EventHandle event) override;
-  void launch(const DeviceCall& call, const RankMemory& memory, StreamId scratch_stream, StreamHandle stream) override;
+  void launch(const DeviceCall& call, const DeviceArena& memory, StreamId scratch_stream, StreamHandle stream) override;
   void copy(const PlacedRows& from, const PlacedRows& to, bool accumulate, StreamHandle stream) override;
   void sum(const std::vector<PlacedRows>& from, const std::vector<PlacedRows>& to, StreamHandle stream) override;
   void noise(const PlacedRows& to, std::uint32_t seed, StreamHandle stream) override;

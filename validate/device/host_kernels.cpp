@@ -47,7 +47,7 @@ float read(const PlacedRows& rows, std::int64_t i, std::int64_t j) {
 
 class HostKernels {
  public:
-  HostKernels(const RankMemory& memory, StreamId stream) : memory_(memory), stream_(stream) {}
+  HostKernels(const DeviceArena& memory, StreamId stream) : memory_(memory), stream_(stream) {}
 
   void operator()(const CopyRowsCall& call) const { copy_on_host(place(call.from), place(call.to), call.accumulate); }
   void operator()(const FillRowsCall& call) const {
@@ -234,7 +234,7 @@ class HostKernels {
     for (std::size_t i = 0; i < values.size(); ++i) put(at(to), type, static_cast<std::int64_t>(i), values[i]);
   }
 
-  const RankMemory& memory_;
+  const DeviceArena& memory_;
   StreamId stream_;
 };
 
@@ -304,7 +304,7 @@ void HostKernels::operator()(const MergeCall& call) const {
 
 }  // namespace
 
-void run_on_host(const DeviceCall& call, const RankMemory& memory, StreamId scratch_stream) {
+void run_on_host(const DeviceCall& call, const DeviceArena& memory, StreamId scratch_stream) {
   std::visit(HostKernels(memory, scratch_stream), call);
 }
 

@@ -16,7 +16,7 @@ struct CallMember {
   std::int32_t rank = 0;
   bool takes_part = false;  // false: the call is empty for it
   Device* device = nullptr;
-  const RankMemory* memory = nullptr;
+  const DeviceArena* memory = nullptr;
   StreamId schedule_stream = 0;
   StreamHandle stream = -1;
 };

@@ -41,7 +41,7 @@ class TwoStreams : public testing::TestWithParam<HostOrder> {
     return result;
   }
   HostDevice device_;
-  RankMemory memory_;
+  DeviceArena memory_;
   StreamHandle a_ = -1, b_ = -1;
 };
 
@@ -72,7 +72,7 @@ TEST(HostDeviceTest, WithoutAWaitTheOrderShows) {
   HostDeviceOptions options;
   options.order = HostOrder::kHighestFirst;
   HostDevice device(options);
-  RankMemory memory;
+  DeviceArena memory;
   memory.arena = device.allocate(64);
   memory.scratch = {nullptr};
   const StreamHandle a = device.make_stream();

@@ -41,7 +41,7 @@ std::int64_t named_rows(const std::vector<Piece>& pieces, bool queries) {
 }
 
 template <class T>
-T* pointer(const RankMemory& memory, const Address& address, StreamId stream) {
+T* pointer(const DeviceArena& memory, const Address& address, StreamId stream) {
   return reinterpret_cast<T*>(memory.at(address, stream));
 }
 
@@ -165,7 +165,7 @@ AttentionRunner::AttentionRunner(bool may_use_cudnn) : libraries_(std::make_uniq
 }
 AttentionRunner::~AttentionRunner() = default;
 
-void AttentionRunner::forward(const AttentionForwardCall& call, const RankMemory& memory, StreamId scratch_stream,
+void AttentionRunner::forward(const AttentionForwardCall& call, const DeviceArena& memory, StreamId scratch_stream,
                               cudaStream_t stream) {
   Libraries::Forward& plan = libraries_->planned(call, false, stream);
   const auto* q = pointer<const Bf16>(memory, call.q, scratch_stream);
@@ -186,7 +186,7 @@ void AttentionRunner::forward(const AttentionForwardCall& call, const RankMemory
   libraries_->pieces(plan.shape).forward(*plan.plan, q, k, v, o, lse, stream);
 }
 
-void AttentionRunner::backward(const AttentionBackwardCall& call, const RankMemory& memory, StreamId scratch_stream,
+void AttentionRunner::backward(const AttentionBackwardCall& call, const DeviceArena& memory, StreamId scratch_stream,
                                cudaStream_t stream) {
   Libraries::Forward& plan = libraries_->planned(call, true, stream);
   const auto* q = pointer<const Bf16>(memory, call.q, scratch_stream);

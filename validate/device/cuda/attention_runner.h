@@ -26,9 +26,9 @@ class AttentionRunner {
   explicit AttentionRunner(bool may_use_cudnn);
   ~AttentionRunner();
 
-  void forward(const AttentionForwardCall& call, const RankMemory& memory, StreamId scratch_stream,
+  void forward(const AttentionForwardCall& call, const DeviceArena& memory, StreamId scratch_stream,
                cudaStream_t stream);
-  void backward(const AttentionBackwardCall& call, const RankMemory& memory, StreamId scratch_stream,
+  void backward(const AttentionBackwardCall& call, const DeviceArena& memory, StreamId scratch_stream,
                 cudaStream_t stream);
 
  private:

@@ -68,7 +68,7 @@ std::string driver_release() {
 // Every kind of call on one stream; the wrappers of kernels/ check sizes and alignment.
 class CudaCalls {
  public:
-  CudaCalls(const RankMemory& memory, StreamId scratch_stream, StreamTools& tools, bool may_use_cudnn)
+  CudaCalls(const DeviceArena& memory, StreamId scratch_stream, StreamTools& tools, bool may_use_cudnn)
       : memory_(memory),
         scratch_(scratch_stream),
         tools_(tools),
@@ -158,7 +158,7 @@ class CudaCalls {
     return *tools_.attention;
   }
 
-  const RankMemory& memory_;
+  const DeviceArena& memory_;
   StreamId scratch_;
   StreamTools& tools_;
   cudaStream_t stream_;
@@ -331,7 +331,7 @@ void CudaDevice::wait(StreamHandle stream, EventHandle event) {
   LH_CUDA_CHECK(cudaStreamWaitEvent(cuda_stream(stream), state_->events[static_cast<std::size_t>(event)].get(), 0));
 }
 
-void CudaDevice::launch(const DeviceCall& call, const RankMemory& memory, StreamId scratch_stream,
+void CudaDevice::launch(const DeviceCall& call, const DeviceArena& memory, StreamId scratch_stream,
                         StreamHandle stream) {
   use();
   StreamTools& tools = state_->streams[static_cast<std::size_t>(stream)];
