@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <exception>
@@ -148,13 +149,56 @@ int report(const Errors& errors) {
   return kWrongInput;
 }
 
-int run(const std::string& out, bool resume, bool quick, double seconds, const std::string& only) {
+struct Options {
+  std::string out, only;
+  std::vector<std::string> names;
+  bool list = false, resume = false, quick = false;
+  double seconds = 0.15;
+};
+
+// Rows by name in the order asked for, or all of them; those whose name holds `only`.
+Expected<std::vector<AttentionRow>> chosen_rows(const Options& options) {
+  const std::vector<AttentionRow> all = bench_rows(options.quick);
+  std::vector<AttentionRow> rows;
+  std::vector<std::string> known;
+  for (const AttentionRow& row : all) known.push_back(row.name);
+  Errors errors;
+  for (const std::string& name : options.names) {
+    const auto at = std::find(known.begin(), known.end(), name);
+    if (at == known.end()) {
+      errors.push_back(
+          {"--names", "", fmt::format("\"{}\" is no row", name), "a row of --list", nearest_name(name, known)});
+    } else {
+      rows.push_back(all[static_cast<std::size_t>(at - known.begin())]);
+    }
+  }
+  if (!errors.empty()) return tl::unexpected(errors);
+  if (options.names.empty()) rows = all;
+  std::erase_if(rows, [&](const AttentionRow& row) { return row.name.find(options.only) == std::string::npos; });
+  return rows;
+}
+
+// The rows as attention_torch.py reads them to compile ahead; needs no GPU.
+void list(const std::vector<AttentionRow>& rows) {
+  fmt::print("name,q_heads,kv_heads,head_dim,mask,pieces\n");
+  for (const AttentionRow& row : rows) {
+    fmt::print("{},{},{},{},{},{}\n", row.name, row.q_heads, row.kv_heads, row.head_dim, row.mask, row.pieces);
+  }
+}
+
+int run(const Options& options) {
+  const auto rows = chosen_rows(options);
+  if (!rows) return report(rows.error());
+  if (options.list) {
+    list(*rows);
+    return 0;
+  }
   const std::string date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
-  auto file = ResultFile::open(out, {identity_lines(), {"date: " + date}, columns(), {"pass", "impl", "name"}}, resume);
+  auto file = ResultFile::open(
+      options.out, {identity_lines(), {"date: " + date}, columns(), {"pass", "impl", "name"}}, options.resume);
   if (!file) return report(file.error());
-  Bench bench(std::move(*file), seconds);
-  for (const AttentionRow& row : bench_rows(quick)) {
-    if (!only.empty() && row.name.find(only) == std::string::npos) continue;
+  Bench bench(std::move(*file), options.seconds);
+  for (const AttentionRow& row : *rows) {
     const Expected<AttentionCall> call = attention_call(row);
     if (!call) return report(call.error());
     bench.run(row, *call);
@@ -168,21 +212,25 @@ int run(const std::string& out, bool resume, bool quick, double seconds, const s
 int main(int argc, char** argv) {
   CLI::App app(
       "Times attention calls on this GPU: cuDNN and our own kernels side by side, as rows of `longhaul cost`.");
-  std::string out, only;
-  bool resume = false, quick = false;
-  double seconds = 0.15;
-  app.add_option("--out", out, "CSV file to write")->required();
-  app.add_option("--only", only, "rows whose name holds this text");
-  app.add_option("--seconds", seconds, "time for the samples of one call")->check(CLI::Range(0.001, 60.0));
-  app.add_flag("--resume", resume, "go on with the file that is there");
-  app.add_flag("--quick", quick, "one row of each kind");
+  longhaul::Options options;
+  auto* out = app.add_option("--out", options.out, "CSV file to write");
+  app.add_option("--only", options.only, "rows whose name holds this text");
+  app.add_option("--names", options.names, "these rows, in this order")->delimiter(',');
+  app.add_option("--seconds", options.seconds, "time for the samples of one call")->check(CLI::Range(0.001, 60.0));
+  app.add_flag("--resume", options.resume, "go on with the file that is there");
+  app.add_flag("--quick", options.quick, "one row of each kind");
+  app.add_flag("--list", options.list, "write the rows to standard output, time nothing")->excludes(out);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : longhaul::kWrongInput;
   }
+  if (!options.list && options.out.empty()) {
+    fmt::print(stderr, "attention-bench: needs --out FILE, or --list\n");
+    return longhaul::kWrongInput;
+  }
   try {
-    return longhaul::run(out, resume, quick, seconds, only);
+    return longhaul::run(options);
   } catch (const std::exception& error) {
     fmt::print(stderr, "attention-bench: {}\n", error.what());
     return longhaul::kFault;

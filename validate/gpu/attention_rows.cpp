@@ -123,8 +123,9 @@ void add_plain(std::vector<AttentionRow>& rows, bool quick) {
 
 void add_packed(std::vector<AttentionRow>& rows, bool quick) {
   for (const std::int64_t median : {256, 512, 1024, 2048, 4096}) {
-    for (const std::int64_t total : {8192, 32768}) {
+    for (const std::int64_t total : {8192, 32768, 65536}) {
       if (quick && (median != 1024 || total != 32768)) continue;
+      if (total == 65536 && median != 1024) continue;
       rows.push_back({fmt::format("documents-{}-{}", median, total), 32, 8, 128, "causal", documents(median, total)});
     }
   }
@@ -145,8 +146,8 @@ void add_shards(std::vector<AttentionRow>& rows, bool quick) {
 }
 
 void add_block_diffusion(std::vector<AttentionRow>& rows, bool quick) {
-  for (const std::int64_t length : {16384, 32768}) {
-    for (const int block : {16, 64, 256, 1024}) {
+  for (const std::int64_t length : {16384, 32768, 65536}) {
+    for (const int block : {16, 32, 64, 128, 256, 512, 1024}) {
       if (quick && (length != 16384 || block != 16)) continue;
       rows.push_back({fmt::format("diffusion-{}-{}", length, block), 32, 8, 128,
                       fmt::format("block-diffusion:{}", block), fmt::format("{0}x{0}", length)});
