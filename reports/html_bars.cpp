@@ -104,7 +104,7 @@ std::string axis_row(const Axis& axis) {
 
 }  // namespace
 
-std::string bars_html(const ResultCase& one, const StepBars& bars, const Verdict& verdict) {
+std::string bars_html(const ResultCase& one, const StepBars& bars, const CaseVerdict& verdict) {
   if (bars.bars.empty()) return "";
   const Axis axis{bars.right_ms, time_unit(bars.right_ms), &bars.ticks};
   std::string out =

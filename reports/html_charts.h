@@ -17,7 +17,7 @@
 namespace longhaul {
 
 // Stacked step-time bars with whiskers, the legend above and the axis below.
-std::string bars_html(const ResultCase& one, const StepBars& bars, const Verdict& verdict);
+std::string bars_html(const ResultCase& one, const StepBars& bars, const CaseVerdict& verdict);
 
 // One panel a traced row; all share both axes.
 struct MemoryPanel {

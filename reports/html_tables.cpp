@@ -130,7 +130,7 @@ std::string does_not_fit_text(const FitFault& fault) {
 
 }  // namespace
 
-std::string result_table_html(const ResultCase& one, const Verdict& verdict) {
+std::string result_table_html(const ResultCase& one, const CaseVerdict& verdict) {
   const double largest = largest_high(one);
   const TimeUnit unit = time_unit(largest);
   const int decimals = time_decimals(unit, largest);

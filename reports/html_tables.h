@@ -10,7 +10,7 @@
 namespace longhaul {
 
 // One row a strategy: times, rates, memory, bytes, what bounds it. Rows that do not apply say why across the table.
-std::string result_table_html(const ResultCase& one, const Verdict& verdict);
+std::string result_table_html(const ResultCase& one, const CaseVerdict& verdict);
 
 // The parts of each step in one unit; empty if no row has any.
 std::string time_table_html(const ResultCase& one);

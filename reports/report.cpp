@@ -64,7 +64,7 @@ std::string facts(const Json& results) {
   return text;
 }
 
-std::string verdict_card(const ResultCase& one, const Verdict& verdict, std::size_t index) {
+std::string verdict_card(const ResultCase& one, const CaseVerdict& verdict, std::size_t index) {
   const char* kind = verdict.kind == VerdictKind::kWins       ? "wins"
                      : verdict.kind == VerdictKind::kTooClose ? "close"
                                                               : "";
@@ -95,7 +95,7 @@ std::string case_memory(const ResultCase& one, const TraceBundle& bundle) {
 }
 
 // Open are the leader's and the baseline's.
-std::string case_timelines(const ResultCase& one, const Verdict& verdict, const TraceBundle& bundle, double scale,
+std::string case_timelines(const ResultCase& one, const CaseVerdict& verdict, const TraceBundle& bundle, double scale,
                            Page& page) {
   std::string out;
   for (const Traced& traced : bundle.traced) {
@@ -116,7 +116,7 @@ std::string case_timelines(const ResultCase& one, const Verdict& verdict, const 
          out + "</section>\n";
 }
 
-std::string case_html(const ResultCase& one, const Verdict& verdict, const TraceBundle& bundle, double scale,
+std::string case_html(const ResultCase& one, const CaseVerdict& verdict, const TraceBundle& bundle, double scale,
                       std::size_t index, Page& page) {
   std::string out = fmt::format("<section class=\"case\" id=\"case-{}\">\n<h2>{}</h2>\n", index,
                                 one.name.empty() ? "Strategies" : escape_html(one.name));
@@ -169,7 +169,7 @@ std::string page_html(const Json& results, const std::vector<ResultCase>& cases,
   Page page;
   std::string cards, sections;
   for (std::size_t i = 0; i < cases.size(); ++i) {
-    const Verdict verdict = case_verdict(cases[i]);
+    const CaseVerdict verdict = case_verdict(cases[i]);
     cards += verdict_card(cases[i], verdict, i);
     sections += case_html(cases[i], verdict, bundle, scale, i, page);
   }

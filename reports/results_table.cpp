@@ -149,7 +149,7 @@ std::string results_csv(const Json& results) {
 std::string results_markdown(const Json& results) {
   std::string out;
   for (const ResultCase& one : read_result_rows(results)) {
-    const Verdict verdict = case_verdict(one);
+    const CaseVerdict verdict = case_verdict(one);
     if (!out.empty()) out += "\n";
     if (!one.name.empty()) out += fmt::format("### {}\n\n", one.name);
     out += verdict.sentence() + "\n\n";

@@ -112,7 +112,7 @@ std::string join_sentences(const std::vector<std::string>& sentences) {
 }
 
 // Fills kind, headline and sentence of a case where at least one row runs.
-void word(const ResultCase& one, const Ranking& ranking, const std::vector<int>& running, Verdict& verdict) {
+void word(const ResultCase& one, const Ranking& ranking, const std::vector<int>& running, CaseVerdict& verdict) {
   const ResultRow& leader = row_at(one, verdict.leader);
   const std::string beside = against_baseline(ranking, leader, one.baseline());
   const std::string too_large = faster_but_too_large(ranking, one, leader);
@@ -162,8 +162,8 @@ void word(const ResultCase& one, const Ranking& ranking, const std::vector<int>&
 
 }  // namespace
 
-Verdict case_verdict(const ResultCase& one) {
-  Verdict verdict;
+CaseVerdict case_verdict(const ResultCase& one) {
+  CaseVerdict verdict;
   const Ranking ranking(one);
   std::vector<int> order(one.rows.size());
   std::iota(order.begin(), order.end(), 0);

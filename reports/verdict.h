@@ -16,7 +16,7 @@ namespace longhaul {
 
 enum class VerdictKind { kWins, kTooClose, kOnlyOne, kNobodyFits, kNobodyApplies, kNoRows };
 
-struct Verdict {
+struct CaseVerdict {
   VerdictKind kind = VerdictKind::kNoRows;
   int leader = -1;            // row with the shortest step that fits; -1 if none does
   std::vector<int> overlaps;  // rows that fit and may be as fast as the leader, fastest first
@@ -26,6 +26,6 @@ struct Verdict {
   std::string sentence() const { return headline + ": " + detail; }
 };
 
-Verdict case_verdict(const ResultCase& one);
+CaseVerdict case_verdict(const ResultCase& one);
 
 }  // namespace longhaul

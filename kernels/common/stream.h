@@ -13,9 +13,9 @@
 namespace longhaul {
 
 // Marks a place in a stream, with a time stamp.
-class Event {
+class CudaEvent {
  public:
-  Event() {
+  CudaEvent() {
     cudaEvent_t event = nullptr;
     LH_CUDA_CHECK(cudaEventCreate(&event));
     event_.reset(event);
@@ -26,7 +26,7 @@ class Event {
   // Blocks the host until the work before the last `record` is done.
   void synchronize() const { LH_CUDA_CHECK(cudaEventSynchronize(get())); }
   // Milliseconds from `start` to this event, both recorded and reached; resolution about half a microsecond.
-  float milliseconds_since(const Event& start) const {
+  float milliseconds_since(const CudaEvent& start) const {
     float milliseconds = 0;
     LH_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, start.get(), get()));
     return milliseconds;
@@ -58,7 +58,7 @@ class Stream {
   // Blocks the host until all work of the stream is done; faults of that work surface here.
   void synchronize() const { LH_CUDA_CHECK(cudaStreamSynchronize(get())); }
   // Work enqueued from now on starts after `event` is reached.
-  void wait(const Event& event) { LH_CUDA_CHECK(cudaStreamWaitEvent(get(), event.get(), 0)); }
+  void wait(const CudaEvent& event) { LH_CUDA_CHECK(cudaStreamWaitEvent(get(), event.get(), 0)); }
 
  private:
   struct Destroy {

@@ -87,7 +87,7 @@ const CudnnAttention::Plan& CudnnAttention::plan_for(const AttentionGraphShape& 
   const auto known = plans_.find(key);
   if (known != plans_.end()) return known->second;
   CudnnGraph graph;
-  const AttentionTensors tensors = backward ? add_backward(graph, shape) : add_forward(graph, shape);
+  const AttentionGraphTensors tensors = backward ? add_backward(graph, shape) : add_forward(graph, shape);
   return plans_.emplace(key, Plan{tensors, graph.build(handle_.get())}).first->second;
 }
 
@@ -100,7 +100,7 @@ std::byte* CudnnAttention::scratch(DeviceBuffer<std::byte>& buffer, std::int64_t
   return buffer.data();
 }
 
-void CudnnAttention::add_common(const CudnnBatch& batch, const AttentionTensors& tensors, const Inputs& in,
+void CudnnAttention::add_common(const CudnnBatch& batch, const AttentionGraphTensors& tensors, const Inputs& in,
                                 const Bf16* o, const float* lse, Pointers& pointers) const {
   const auto& problem = batch.problem_;
   // A dense call has no offsets: its tensors start at the first sequence.
@@ -134,7 +134,7 @@ void CudnnAttention::backward(const CudnnBatch& batch, const Inputs& in, const B
                               const Bf16* d_o, const Gradients& out, cudaStream_t stream) {
   require(batch.problem_, true);
   const Plan& plan = plan_for(batch.shape_, true);
-  const AttentionTensors& tensors = plan.tensors;
+  const AttentionGraphTensors& tensors = plan.tensors;
   const auto& problem = batch.problem_;
   const CudnnSequence& first = problem.sequences.front();
   const std::int64_t q_row = batch.shape_.ragged ? 0 : first.q_row * problem.q_heads * problem.head_dim;

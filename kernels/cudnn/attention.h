@@ -59,7 +59,7 @@ class CudnnAttention {
 
  private:
   struct Plan {
-    AttentionTensors tensors;
+    AttentionGraphTensors tensors;
     CudnnPlan plan;
   };
   struct DestroyHandle {
@@ -68,7 +68,7 @@ class CudnnAttention {
   using Pointers = std::map<CudnnTensor, const void*>;
 
   const Plan& plan_for(const AttentionGraphShape& shape, bool backward);
-  void add_common(const CudnnBatch& batch, const AttentionTensors& tensors, const Inputs& in, const Bf16* o,
+  void add_common(const CudnnBatch& batch, const AttentionGraphTensors& tensors, const Inputs& in, const Bf16* o,
                   const float* lse, Pointers& pointers) const;
   // Memory that outlives the call's work: grown when needed, never shrunk.
   std::byte* scratch(DeviceBuffer<std::byte>& buffer, std::int64_t bytes, cudaStream_t stream) const;

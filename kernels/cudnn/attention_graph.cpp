@@ -16,8 +16,8 @@ class Builder {
  public:
   Builder(CudnnGraph& graph, const AttentionGraphShape& shape) : graph_(graph), shape_(shape) {}
 
-  AttentionTensors forward();
-  AttentionTensors backward();
+  AttentionGraphTensors forward();
+  AttentionGraphTensors backward();
 
  private:
   Dims rows(std::int64_t heads, std::int64_t count, std::int64_t width) const {
@@ -66,7 +66,7 @@ class Builder {
 
   CudnnGraph& graph_;
   const AttentionGraphShape& shape_;
-  AttentionTensors t_;
+  AttentionGraphTensors t_;
 };
 
 void Builder::add_inputs() {
@@ -141,7 +141,7 @@ float scale_of(const AttentionGraphShape& shape) {
   return static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_dim)));
 }
 
-AttentionTensors Builder::forward() {
+AttentionGraphTensors Builder::forward() {
   add_inputs();
   t_.v = token_rows(shape_.kv_heads, shape_.max_k, shape_.head_dim, kBf16, t_.k_offsets);
   const CudnnTensor s = causal(pad(scaled_scores(graph_.constant(scale_of(shape_)))));
@@ -220,7 +220,7 @@ void Builder::query_gradient(CudnnTensor d_s) {
   graph_.pointwise(CUDNN_POINTWISE_IDENTITY, t_.d_q_sum, 0, t_.d_q);
 }
 
-AttentionTensors Builder::backward() {
+AttentionGraphTensors Builder::backward() {
   const auto& s = shape_;
   add_inputs();
   t_.v = transposed_rows(s.kv_heads, s.max_k, s.head_dim, t_.k_offsets);
@@ -248,11 +248,11 @@ AttentionTensors Builder::backward() {
 
 }  // namespace
 
-AttentionTensors add_forward(CudnnGraph& graph, const AttentionGraphShape& shape) {
+AttentionGraphTensors add_forward(CudnnGraph& graph, const AttentionGraphShape& shape) {
   return Builder(graph, shape).forward();
 }
 
-AttentionTensors add_backward(CudnnGraph& graph, const AttentionGraphShape& shape) {
+AttentionGraphTensors add_backward(CudnnGraph& graph, const AttentionGraphShape& shape) {
   return Builder(graph, shape).backward();
 }
 

@@ -25,7 +25,7 @@ struct AttentionGraphShape {
 
 // Ids of the tensors that a call must point at; 0 where the graph has none. Offsets count elements: of query rows
 // (q, o and their gradients), of key rows, of log-sum-exp rows.
-struct AttentionTensors {
+struct AttentionGraphTensors {
   CudnnTensor q = 0, k = 0, v = 0, o = 0, lse = 0;
   CudnnTensor q_offsets = 0, k_offsets = 0, lse_offsets = 0, q_lengths = 0, k_lengths = 0;
   CudnnTensor d_o = 0, d_q = 0, d_k = 0, d_v = 0;
@@ -33,7 +33,7 @@ struct AttentionTensors {
   CudnnTensor row_sums = 0, d_q_sum = 0, d_k_heads = 0, d_v_heads = 0;
 };
 
-AttentionTensors add_forward(CudnnGraph& graph, const AttentionGraphShape& shape);
-AttentionTensors add_backward(CudnnGraph& graph, const AttentionGraphShape& shape);
+AttentionGraphTensors add_forward(CudnnGraph& graph, const AttentionGraphShape& shape);
+AttentionGraphTensors add_backward(CudnnGraph& graph, const AttentionGraphShape& shape);
 
 }  // namespace longhaul

@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void merge_attention(const MergeShape& shape, float* o, float* l, const Bf16* part, const float* part_l,
+void merge_attention(const TokenMergeShape& shape, float* o, float* l, const Bf16* part, const float* part_l,
                      cudaStream_t stream) {
   require(shape.tokens >= 0, "merge_attention", "the number of tokens", shape.tokens, "0 and more");
   require(shape.heads >= 1, "merge_attention", "the number of heads", shape.heads, "1 and more");

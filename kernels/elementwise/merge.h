@@ -19,13 +19,13 @@
 
 namespace longhaul {
 
-struct MergeShape {
+struct TokenMergeShape {
   std::int64_t tokens = 0;
   int heads = 0, head_dim = 0;
 };
 
 // Enqueues (o, l) = merge of (o, l) with (part, part_l).
-void merge_attention(const MergeShape& shape, float* o, float* l, const Bf16* part, const float* part_l,
+void merge_attention(const TokenMergeShape& shape, float* o, float* l, const Bf16* part, const float* part_l,
                      cudaStream_t stream);
 
 }  // namespace longhaul

@@ -88,8 +88,8 @@ class Comparison {
     const std::size_t members = calls_.size();
     for (std::size_t i = 0; i < members; ++i) {
       for (std::size_t j = 0; j < members; ++j) {
-        const std::vector<Transfer>& sends = transfers.sends[i * members + j];
-        const std::vector<Transfer>& receives = transfers.receives[i * members + j];
+        const std::vector<PeerTransfer>& sends = transfers.sends[i * members + j];
+        const std::vector<PeerTransfer>& receives = transfers.receives[i * members + j];
         if (sends.size() != receives.size()) {
           add(calls_[i], fmt::format("sends {} messages to member {}, which receives {} ({})", sends.size(), j,
                                      receives.size(), place(calls_[j])));
@@ -100,7 +100,7 @@ class Comparison {
     }
   }
 
-  void compare_transfer(std::size_t from, std::size_t to, const Transfer& send, const Transfer& receive) {
+  void compare_transfer(std::size_t from, std::size_t to, const PeerTransfer& send, const PeerTransfer& receive) {
     const View& source = calls_[from].op->parts[static_cast<std::size_t>(send.part)].send;
     const View& target = calls_[to].op->parts[static_cast<std::size_t>(receive.part)].receive;
     const std::int64_t sent = send.entry->send_rows->rows * send.entry->send_columns;
@@ -134,7 +134,7 @@ ExchangeTransfers exchange_transfers(const std::vector<OpInstance>& calls) {
       if (list == nullptr) continue;
       for (const PeerExchange& entry : *list) {
         const auto peer = static_cast<std::size_t>(entry.peer);
-        const Transfer transfer{static_cast<std::int16_t>(p), &entry};
+        const PeerTransfer transfer{static_cast<std::int16_t>(p), &entry};
         if (has_rows(entry.send_rows) && entry.send_columns > 0) {
           transfers.sends[i * members + peer].push_back(transfer);
         }

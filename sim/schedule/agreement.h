@@ -13,14 +13,14 @@
 namespace longhaul {
 
 // One send or receive of an exchange.
-struct Transfer {
+struct PeerTransfer {
   std::int16_t part = 0;
   const PeerExchange* entry = nullptr;
 };
 // By sender x receiver (row-major over members): what the sender sends, what the receiver receives.
 struct ExchangeTransfers {
-  std::vector<std::vector<Transfer>> sends;
-  std::vector<std::vector<Transfer>> receives;
+  std::vector<std::vector<PeerTransfer>> sends;
+  std::vector<std::vector<PeerTransfer>> receives;
 };
 // `calls`: the call of every member, in member order.
 ExchangeTransfers exchange_transfers(const std::vector<OpInstance>& calls);

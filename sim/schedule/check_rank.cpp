@@ -34,7 +34,7 @@ struct Where {
 struct EarlierUse {
   Epoch epoch;
   bool writes = false;
-  Region region;
+  TensorRegion region;
   Where where;
 };
 
@@ -45,7 +45,7 @@ struct TensorState {
   std::int64_t rows = 0, columns = 0;
   Epoch acquired, released;
   Where acquired_by, released_by;
-  std::vector<Region> written;  // while not full
+  std::vector<TensorRegion> written;  // while not full
   std::vector<EarlierUse> uses;
 };
 
@@ -217,7 +217,7 @@ class RankCheck {
 
   void touch(const OpInstance& at, const Use& use) {
     TensorState& tensor = state(use.tensor);
-    const Region& region = use.region;
+    const TensorRegion& region = use.region;
     if (!tensor.held) return fault(at, tensor, "uses {}, which is not held");
     const bool inside =
         region.column_begin >= 0 && region.column_end <= tensor.columns &&
@@ -237,7 +237,7 @@ class RankCheck {
     if (covers(region, {nullptr, 0, tensor.columns})) {
       tensor.full = true;
     } else if (std::none_of(tensor.written.begin(), tensor.written.end(),
-                            [&](const Region& part) { return covers(part, region); })) {
+                            [&](const TensorRegion& part) { return covers(part, region); })) {
       tensor.written.push_back(region);
       tensor.full = covered({nullptr, 0, tensor.columns}, tensor.written, tensor.rows);
     }
@@ -245,7 +245,7 @@ class RankCheck {
 
   // Against the earlier uses: those that may run at the same time must not meet a write. What the new use makes
   // superfluous goes: whatever is ordered after it is ordered after them as well.
-  void compare(const OpInstance& at, TensorState& tensor, const Region& region, bool writes) {
+  void compare(const OpInstance& at, TensorState& tensor, const TensorRegion& region, bool writes) {
     std::size_t kept = 0;
     for (std::size_t i = 0; i < tensor.uses.size(); ++i) {
       EarlierUse& earlier = tensor.uses[i];

@@ -42,26 +42,27 @@ bool covers(const Spans& outer, const Spans& inner) {
   return true;
 }
 
-bool overlap(const Region& a, const Region& b) {
+bool overlap(const TensorRegion& a, const TensorRegion& b) {
   if (a.empty() || b.empty()) return false;
   if (a.column_end <= b.column_begin || b.column_end <= a.column_begin) return false;
   return a.rows == nullptr || b.rows == nullptr || a.rows == b.rows || overlap(*a.rows, *b.rows);
 }
 
-bool covers(const Region& outer, const Region& inner) {
+bool covers(const TensorRegion& outer, const TensorRegion& inner) {
   if (inner.empty()) return true;
   if (outer.column_begin > inner.column_begin || outer.column_end < inner.column_end) return false;
   if (outer.rows == nullptr || outer.rows == inner.rows) return true;
   return inner.rows != nullptr && covers(*outer.rows, *inner.rows);
 }
 
-bool covered(const Region& region, const std::vector<Region>& parts, std::int64_t rows) {
+bool covered(const TensorRegion& region, const std::vector<TensorRegion>& parts, std::int64_t rows) {
   if (region.empty() || rows == 0) return true;
-  if (std::any_of(parts.begin(), parts.end(), [&](const Region& part) { return covers(part, region); })) return true;
+  if (std::any_of(parts.begin(), parts.end(), [&](const TensorRegion& part) { return covers(part, region); }))
+    return true;
   const Spans all = {{0, rows}};
-  const auto rows_of = [&](const Region& of) -> const Spans& { return of.rows == nullptr ? all : *of.rows; };
+  const auto rows_of = [&](const TensorRegion& of) -> const Spans& { return of.rows == nullptr ? all : *of.rows; };
   std::vector<std::int64_t> cuts = {region.column_begin, region.column_end};
-  for (const Region& part : parts) {
+  for (const TensorRegion& part : parts) {
     for (const std::int64_t cut : {part.column_begin, part.column_end}) {
       if (cut > region.column_begin && cut < region.column_end) cuts.push_back(cut);
     }
@@ -70,7 +71,7 @@ bool covered(const Region& region, const std::vector<Region>& parts, std::int64_
   cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
   for (std::size_t c = 0; c + 1 < cuts.size(); ++c) {
     Spans held;
-    for (const Region& part : parts) {
+    for (const TensorRegion& part : parts) {
       if (part.column_begin > cuts[c] || part.column_end < cuts[c + 1]) continue;
       const Spans& spans = rows_of(part);
       held.insert(held.end(), spans.begin(), spans.end());
@@ -106,7 +107,7 @@ void ShapeRegions::place(RowListSlot rows, const RowSpan& of_view, Spans& out) c
   }
 }
 
-const std::vector<Region>& ShapeRegions::exchange(ExchangeSlot slot, RowListSlot rows, bool send) {
+const std::vector<TensorRegion>& ShapeRegions::exchange(ExchangeSlot slot, RowListSlot rows, bool send) {
   const auto [entry, is_new] = exchanges_.try_emplace({slot, rows, send});
   if (!is_new) return entry->second;
   const ExchangeListPtr& list = shape_->exchanges[static_cast<std::size_t>(slot)];
@@ -175,7 +176,7 @@ class Lister {
     return schedule_.tensors[static_cast<std::size_t>(view.tensor.kind)].rows == kFlat;
   }
 
-  void add(const View& view, std::int32_t chunk, const Region& region) {
+  void add(const View& view, std::int32_t chunk, const TensorRegion& region) {
     if (!region.empty()) uses_.push_back({resolve(at_, view.tensor, chunk), view.access, region});
   }
 
@@ -229,7 +230,7 @@ class Lister {
 
   void exchange(const View& view, ExchangeSlot slot, bool send) {
     if (view.tensor.kind < 0 || slot < 0) return;
-    for (const Region& region : shape_->exchange(slot, view.rows, send)) {
+    for (const TensorRegion& region : shape_->exchange(slot, view.rows, send)) {
       add(view, at_.chunk,
           {region.rows, view.column_begin + region.column_begin, view.column_begin + region.column_end});
     }

@@ -20,20 +20,20 @@ Spans sorted_spans(Spans spans);
 bool overlap(const Spans& a, const Spans& b);
 bool covers(const Spans& outer, const Spans& inner);
 
-struct Region {
+struct TensorRegion {
   const Spans* rows = nullptr;  // nullptr: all
   std::int64_t column_begin = 0, column_end = 0;
   bool empty() const { return column_begin >= column_end || (rows != nullptr && rows->empty()); }
 };
-bool overlap(const Region& a, const Region& b);
-bool covers(const Region& outer, const Region& inner);
+bool overlap(const TensorRegion& a, const TensorRegion& b);
+bool covers(const TensorRegion& outer, const TensorRegion& inner);
 // Whether the union of `parts` covers `region`; `rows` is what "all rows" of the tensor means.
-bool covered(const Region& region, const std::vector<Region>& parts, std::int64_t rows);
+bool covered(const TensorRegion& region, const std::vector<TensorRegion>& parts, std::int64_t rows);
 
 struct Use {
   TensorId tensor;
   Access access = Access::kRead;
-  Region region;
+  TensorRegion region;
 };
 
 // Regions of one shape set, made once: the layers of a chunk share them.
@@ -42,7 +42,7 @@ class ShapeRegions {
   explicit ShapeRegions(const ShapeSet& shape) : shape_(&shape) { lists_.resize(shape.row_lists.size()); }
 
   const Spans* rows(RowListSlot slot);  // nullptr for all rows
-  const std::vector<Region>& exchange(ExchangeSlot slot, RowListSlot rows, bool send);
+  const std::vector<TensorRegion>& exchange(ExchangeSlot slot, RowListSlot rows, bool send);
   // Rows of the query view (operand -1) or of a key view that the pieces name.
   const Spans* pieces(PieceSlot slot, int operand, RowListSlot rows);
 
@@ -56,7 +56,7 @@ class ShapeRegions {
   const ShapeSet* shape_;
   std::deque<Lists> lists_;
   std::deque<Spans> owned_;  // of exchanges
-  std::map<std::tuple<ExchangeSlot, RowListSlot, bool>, std::vector<Region>> exchanges_;
+  std::map<std::tuple<ExchangeSlot, RowListSlot, bool>, std::vector<TensorRegion>> exchanges_;
   std::map<std::tuple<PieceSlot, int, RowListSlot>, Spans> pieces_;
 };
 

@@ -302,7 +302,7 @@ TEST_F(ElementwiseTest, PackAndUnpackRows) {
 TEST_F(ElementwiseTest, MergeAttention) {
   for (const int head_dim : {8, 64, 128, 256}) {
     constexpr std::int64_t kRows = 331 * 3;
-    const MergeShape shape{.tokens = 331, .heads = 3, .head_dim = head_dim};
+    const TokenMergeShape shape{.tokens = 331, .heads = 3, .head_dim = head_dim};
     Device<float> o(static_cast<std::size_t>(kRows * head_dim));
     Device<float> l(std::vector<float>(kRows, -std::numeric_limits<float>::infinity()));
     MergeReference want{Doubles(o.size()), Doubles(kRows, kNothing)};

@@ -18,19 +18,19 @@ constexpr double kMiB = 1024 * kKiB;
 constexpr double kMissing = 10;  // percent
 
 bool twins(const CollectiveTable& a, const CollectiveTable& b) {
-  const MeasuredCollective& x = a.rows.front();
-  const MeasuredCollective& y = b.rows.front();
+  const CollectiveMeasurement& x = a.rows.front();
+  const CollectiveMeasurement& y = b.rows.front();
   return x.machine.gpu == y.machine.gpu && x.row.collective == y.row.collective && x.row.ranks == y.row.ranks &&
          x.row.nodes == y.row.nodes;
 }
 
-std::vector<const MeasuredCollective*> rows_without(const std::vector<CollectiveTable>& tables, std::size_t index,
-                                                    LeaveOut leave_out) {
+std::vector<const CollectiveMeasurement*> rows_without(const std::vector<CollectiveTable>& tables, std::size_t index,
+                                                       LeaveOut leave_out) {
   if (leave_out == LeaveOut::kTable) return fitted_rows(tables, static_cast<int>(index));
-  std::vector<const MeasuredCollective*> out;
+  std::vector<const CollectiveMeasurement*> out;
   for (const CollectiveTable& table : tables) {
     if (!table.not_fitted.empty() || twins(table, tables[index])) continue;
-    for (const MeasuredCollective& row : table.rows) out.push_back(&row);
+    for (const CollectiveMeasurement& row : table.rows) out.push_back(&row);
   }
   return out;
 }
@@ -56,7 +56,7 @@ struct Target {
   double p90;
 };
 
-using Filter = std::function<bool(const CollectiveTable&, const MeasuredCollective&)>;
+using Filter = std::function<bool(const CollectiveTable&, const CollectiveMeasurement&)>;
 
 struct GroupSpec {
   std::string name;
@@ -65,14 +65,14 @@ struct GroupSpec {
   bool held_out = false;  // of held-out tables alone; else of all others
 };
 
-bool one_node(const MeasuredCollective& m) { return m.row.nodes == 1 && m.row.harness != Harness::kPyTorch; }
-bool exchanges(const MeasuredCollective& m) {
+bool one_node(const CollectiveMeasurement& m) { return m.row.nodes == 1 && m.row.harness != Harness::kPyTorch; }
+bool exchanges(const CollectiveMeasurement& m) {
   return m.row.collective == NcclCollective::kAllToAll || m.row.collective == NcclCollective::kSendRecv;
 }
-bool all_to_all(const MeasuredCollective& m) { return m.row.collective == NcclCollective::kAllToAll; }
-bool hopper(const MeasuredCollective& m) { return m.machine.gpu == NcclGpu::kHopper; }
+bool all_to_all(const CollectiveMeasurement& m) { return m.row.collective == NcclCollective::kAllToAll; }
+bool hopper(const CollectiveMeasurement& m) { return m.machine.gpu == NcclGpu::kHopper; }
 
-bool known_fabric(const MeasuredCollective& m) {
+bool known_fabric(const CollectiveMeasurement& m) {
   const NcclNetwork network = m.machine.network;
   const bool named = m.row.fabric == "infiniband" || m.row.fabric == "roce" || m.row.fabric == "tcpxo";
   const bool right =
@@ -208,7 +208,7 @@ std::vector<PredictedCollective> leave_one_table_out(const std::vector<Collectiv
   std::vector<PredictedCollective> out;
   for (std::size_t t = 0; t < tables.size(); ++t) {
     if (as_whole(t)) constants[t] = constants[static_cast<std::size_t>(whole - tables.begin())];
-    for (const MeasuredCollective& row : tables[t].rows) {
+    for (const CollectiveMeasurement& row : tables[t].rows) {
       const NcclTime time = predict(constants[t], row);
       out.push_back({t, &row, time, time.total_us() / row.measured_us - 1});
     }

@@ -18,7 +18,7 @@ enum class LeaveOut { kTable, kTwins };
 
 struct PredictedCollective {
   std::size_t table = 0;  // index of its table
-  const MeasuredCollective* row = nullptr;
+  const CollectiveMeasurement* row = nullptr;
   NcclTime predicted;
   double error = 0;  // signed: predicted / measured - 1
 };
@@ -54,8 +54,8 @@ struct TableError {
 };
 
 struct RowError {
-  std::size_t table = 0;                    // index of its table
-  const MeasuredCollective* row = nullptr;  // of the tables that were summed up, which must outlive this
+  std::size_t table = 0;                       // index of its table
+  const CollectiveMeasurement* row = nullptr;  // of the tables that were summed up, which must outlive this
   NcclTime predicted;
   double error = 0;  // percent, signed
 };

@@ -89,7 +89,7 @@ void for_each_element(Machine& machine, const OpInstance& call, const Message& m
   }
 }
 
-std::vector<double> pack(Machine& machine, const OpInstance& call, const Transfer& send) {
+std::vector<double> pack(Machine& machine, const OpInstance& call, const PeerTransfer& send) {
   const Region region = machine.region(call, part_of(call, static_cast<std::size_t>(send.part)).send);
   for (const RowSpan& span : send.entry->send_rows->spans) {
     if (span.begin + span.count <= region.rows()) machine.require_written(call, region, span.begin, span.count);
@@ -100,7 +100,7 @@ std::vector<double> pack(Machine& machine, const OpInstance& call, const Transfe
   return values;
 }
 
-void unpack(Machine& machine, const OpInstance& call, const Transfer& receive, const std::vector<double>& values) {
+void unpack(Machine& machine, const OpInstance& call, const PeerTransfer& receive, const std::vector<double>& values) {
   const Region region = machine.region(call, part_of(call, static_cast<std::size_t>(receive.part)).receive);
   const bool adds = region.access() == Access::kAccumulate;
   if (adds) {
@@ -120,7 +120,7 @@ void exchange(Machine& machine, const Calls& calls) {
   const std::size_t members = calls.size();
   std::vector<std::vector<std::vector<double>>> messages(members * members);
   for (std::size_t pair = 0; pair < messages.size(); ++pair) {
-    for (const Transfer& send : transfers.sends[pair]) {
+    for (const PeerTransfer& send : transfers.sends[pair]) {
       messages[pair].push_back(pack(machine, calls[pair / members], send));
     }
   }

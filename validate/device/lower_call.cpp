@@ -48,8 +48,8 @@ class CallLowering {
       const std::size_t from = pair / members;
       const std::size_t to = pair % members;
       for (std::size_t k = 0; k < transfers.sends[pair].size(); ++k) {
-        const Transfer& send = transfers.sends[pair][k];
-        const Transfer& receive = transfers.receives[pair][k];
+        const PeerTransfer& send = transfers.sends[pair][k];
+        const PeerTransfer& receive = transfers.receives[pair][k];
         const View& target = part_of(to, static_cast<std::size_t>(receive.part)).receive;
         Message message;
         message.from = lowered_.ranks[from];

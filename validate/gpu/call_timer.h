@@ -43,7 +43,7 @@ class CallTimer {
   void probe(DeviceBuffer<ClockReading>& readings);
 
   Stream stream_;
-  Event start_, end_;
+  CudaEvent start_, end_;
   DeviceBuffer<std::byte> flush_;
   DeviceBuffer<ClockReading> before_, after_;
   std::uint32_t epoch_ = 0;

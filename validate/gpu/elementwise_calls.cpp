@@ -103,7 +103,7 @@ Enqueue Maker::heads_call() {
 }
 
 Enqueue Maker::merge() {
-  const MergeShape shape{.tokens = tokens(), .heads = heads(), .head_dim = kHeadDim};
+  const TokenMergeShape shape{.tokens = tokens(), .heads = heads(), .head_dim = kHeadDim};
   float* const o = floats();
   float* const l = pool.take<float>(tokens() * heads());
   Bf16* const part = rows();

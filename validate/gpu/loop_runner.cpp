@@ -25,7 +25,7 @@ std::size_t earliest(const std::vector<Loop>& loops, const std::vector<int>& don
 
 }  // namespace
 
-Event& LoopRunner::event(std::size_t loop, int call) {
+CudaEvent& LoopRunner::event(std::size_t loop, int call) {
   if (events_.size() <= loop) events_.resize(loop + 1);
   while (events_[loop].size() <= static_cast<std::size_t>(call)) events_[loop].emplace_back();
   return events_[loop][static_cast<std::size_t>(call)];

@@ -32,10 +32,10 @@ class LoopRunner {
 
  private:
   std::vector<std::vector<CallSpan>> read_back(const std::vector<Loop>& loops);
-  Event& event(std::size_t loop, int call);
+  CudaEvent& event(std::size_t loop, int call);
 
-  Event base_;
-  std::vector<std::vector<Event>> events_;  // by loop: its start, then the end of each call
+  CudaEvent base_;
+  std::vector<std::vector<CudaEvent>> events_;  // by loop: its start, then the end of each call
 };
 
 }  // namespace longhaul

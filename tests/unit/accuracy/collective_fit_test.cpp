@@ -38,7 +38,7 @@ TEST(CollectiveTables, AllFiftyFiveAreRead) {
   for (const CollectiveTable& table : tables()) {
     fitted += table.fitted() ? 1 : 0;
     if (!table.harness_only.empty()) harness_alone.push_back(table.name);
-    for (const MeasuredCollective& row : table.rows) EXPECT_EQ(row.harness_only, !table.harness_only.empty());
+    for (const CollectiveMeasurement& row : table.rows) EXPECT_EQ(row.harness_only, !table.harness_only.empty());
   }
   EXPECT_EQ(fitted, 50U);
   EXPECT_THAT(harness_alone, testing::ElementsAre("a100_1x8_mlengineering_allreduce", "azure_nd_a100_v4_1x8_allreduce",
@@ -55,7 +55,7 @@ TEST(CollectiveTables, HeldOutOnesAreListedApart) {
   EXPECT_TRUE(fitted_rows(*held_out).empty());
   std::vector<PredictedCollective> predictions;
   for (std::size_t t = 0; t < 2; ++t) {
-    for (const MeasuredCollective& row : (*held_out)[t].rows) {
+    for (const CollectiveMeasurement& row : (*held_out)[t].rows) {
       EXPECT_EQ(row.row.bytes < 1048576, t == 0);
       EXPECT_FALSE(row.machine.nvls);
       predictions.push_back({t, &row, {}, 0.25});
@@ -107,7 +107,7 @@ TEST(CollectiveFitting, RefindsPlantedConstants) {
   const NcclConstants constants = constants_of(places);
   std::vector<CollectiveTable> made = tables();
   for (CollectiveTable& table : made) {
-    for (MeasuredCollective& row : table.rows) row.measured_us = predict(constants, row).total_us();
+    for (CollectiveMeasurement& row : table.rows) row.measured_us = predict(constants, row).total_us();
   }
   const CollectiveFit fit = fit_collectives(fitted_rows(made), prior_places());
   for (const auto& [name, value] : planted) {
@@ -119,8 +119,8 @@ TEST(CollectiveFitting, RefindsPlantedConstants) {
 
 // Tables of one launching thread find what a launch costs and move nothing else.
 TEST(CollectiveFitting, TheHarnessAloneIsFittedToItsTables) {
-  std::vector<const MeasuredCollective*> others;
-  for (const MeasuredCollective* row : fitted_rows(tables())) {
+  std::vector<const CollectiveMeasurement*> others;
+  for (const CollectiveMeasurement* row : fitted_rows(tables())) {
     if (!row->harness_only) others.push_back(row);
   }
   EXPECT_LT(others.size(), fitted_rows(tables()).size());
@@ -198,7 +198,7 @@ TEST(CollectiveSummary, CsvHoldsEveryPrediction) {
 TEST(CollectiveSummary, CountsWhatItIsGiven) {
   std::vector<PredictedCollective> predictions;
   for (std::size_t t = 0; t < tables().size(); ++t) {
-    for (const MeasuredCollective& row : tables()[t].rows) predictions.push_back({t, &row, {}, 1.0});
+    for (const CollectiveMeasurement& row : tables()[t].rows) predictions.push_back({t, &row, {}, 1.0});
   }
   const CollectiveAccuracy accuracy = summarise(tables(), predictions);
   for (const ErrorGroup& group : accuracy.groups) {

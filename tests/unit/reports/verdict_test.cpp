@@ -10,7 +10,7 @@ namespace {
 using testing::results_of;
 using testing::row;
 
-Verdict verdict_of(std::vector<Json> rows, const std::string& baseline) {
+CaseVerdict verdict_of(std::vector<Json> rows, const std::string& baseline) {
   return case_verdict(read_result_rows(results_of(std::move(rows), baseline)).at(0));
 }
 
@@ -20,7 +20,7 @@ Json too_large(Json json) {
 }
 
 TEST(Verdict, SeparateIntervalsWin) {
-  const Verdict verdict = verdict_of({row("a", 1000, 900, 1100), row("b", 800, 750, 850)}, "a");
+  const CaseVerdict verdict = verdict_of({row("a", 1000, 900, 1100), row("b", 800, 750, 850)}, "a");
   EXPECT_EQ(verdict.kind, VerdictKind::kWins);
   EXPECT_EQ(verdict.leader, 1);
   EXPECT_TRUE(verdict.overlaps.empty());
@@ -31,7 +31,7 @@ TEST(Verdict, SeparateIntervalsWin) {
 }
 
 TEST(Verdict, OverlapIsTooCloseToCall) {
-  const Verdict verdict =
+  const CaseVerdict verdict =
       verdict_of({row("a", 900, 820, 1000), row("b", 800, 750, 850), row("c", 2000, 1900, 2100)}, "a");
   EXPECT_EQ(verdict.kind, VerdictKind::kTooClose);
   EXPECT_EQ(verdict.leader, 1);
@@ -47,7 +47,7 @@ TEST(Verdict, TouchingEndsOverlap) {
 }
 
 TEST(Verdict, EqualTimesTieAndTheFirstLeads) {
-  const Verdict verdict = verdict_of({row("a", 800, 800, 800), row("b", 800, 800, 800)}, "a");
+  const CaseVerdict verdict = verdict_of({row("a", 800, 800, 800), row("b", 800, 800, 800)}, "a");
   EXPECT_EQ(verdict.kind, VerdictKind::kTooClose);
   EXPECT_EQ(verdict.leader, 0);
   EXPECT_NE(verdict.detail.find("a ties with b"), std::string::npos) << verdict.detail;
@@ -57,7 +57,7 @@ TEST(Verdict, EqualTimesTieAndTheFirstLeads) {
 TEST(Verdict, LayoutsOfOneStrategyDoNotContest) {
   Json best = row("b-best", 790, 740, 840);
   best["strategy"] = "b";
-  const Verdict verdict = verdict_of({row("a", 1000, 900, 1100), row("b", 800, 750, 850), best}, "a");
+  const CaseVerdict verdict = verdict_of({row("a", 1000, 900, 1100), row("b", 800, 750, 850), best}, "a");
   EXPECT_EQ(verdict.kind, VerdictKind::kWins);
   EXPECT_EQ(verdict.headline, "b wins");
   EXPECT_NE(verdict.detail.find("Its other layouts (b) are too close to tell apart."), std::string::npos);
@@ -69,18 +69,18 @@ TEST(Verdict, RowsRankByTheTimeOfAToken) {
   a["over_winner"] = {{"ratio", 1.0}, {"low", 1.0}, {"high", 1.0}};
   b["over_winner"] = {{"ratio", 1.6}, {"low", 1.5}, {"high", 1.7}};
   c["over_winner"] = {{"ratio", 1.01}, {"low", 0.9}, {"high", 1.1}};
-  const Verdict wins = verdict_of({b, a}, "b");
+  const CaseVerdict wins = verdict_of({b, a}, "b");
   EXPECT_EQ(wins.kind, VerdictKind::kWins);
   EXPECT_EQ(wins.leader, 1);
   EXPECT_NE(wins.detail.find("It is 1.60\u00d7 as fast as the baseline b"), std::string::npos) << wins.detail;
-  const Verdict close = verdict_of({b, a, c}, "b");
+  const CaseVerdict close = verdict_of({b, a, c}, "b");
   EXPECT_NE(close.detail.find("a trains a token fastest, "), std::string::npos) << close.detail;
-  const Verdict large = verdict_of({too_large(b), a}, "a");
+  const CaseVerdict large = verdict_of({too_large(b), a}, "a");
   EXPECT_EQ(large.detail.find("would be faster"), std::string::npos) << large.detail;
 }
 
 TEST(Verdict, ARowThatDoesNotFitNeverWins) {
-  const Verdict verdict = verdict_of({row("a", 1000, 900, 1100), too_large(row("b", 500, 450, 550))}, "a");
+  const CaseVerdict verdict = verdict_of({row("a", 1000, 900, 1100), too_large(row("b", 500, 450, 550))}, "a");
   EXPECT_EQ(verdict.kind, VerdictKind::kOnlyOne);
   EXPECT_EQ(verdict.leader, 0);
   EXPECT_NE(verdict.detail.find("b would be faster (500.0\u00a0ms) but does not fit in memory: it needs 160\u00a0GB of "
@@ -90,7 +90,7 @@ TEST(Verdict, ARowThatDoesNotFitNeverWins) {
 }
 
 TEST(Verdict, OneRowIsAloneNotAWinner) {
-  const Verdict verdict = verdict_of({row("a", 1000, 900, 1100)}, "a");
+  const CaseVerdict verdict = verdict_of({row("a", 1000, 900, 1100)}, "a");
   EXPECT_EQ(verdict.kind, VerdictKind::kOnlyOne);
   EXPECT_EQ(verdict.sentence(),
             "a alone: a takes 1\u202f000\u00a0ms a step (900 to 1\u202f100); the case holds no other row. It is the "
@@ -100,7 +100,7 @@ TEST(Verdict, OneRowIsAloneNotAWinner) {
 TEST(Verdict, NobodyFits) {
   Json worse = row("b", 500, 450, 550);
   worse["does_not_fit"] = {{"needed_bytes", 200e9}, {"limit_bytes", 100e9}};
-  const Verdict verdict = verdict_of({worse, too_large(row("a", 1000, 900, 1100))}, "a");
+  const CaseVerdict verdict = verdict_of({worse, too_large(row("a", 1000, 900, 1100))}, "a");
   EXPECT_EQ(verdict.kind, VerdictKind::kNobodyFits);
   EXPECT_EQ(verdict.leader, -1);
   EXPECT_EQ(
@@ -117,7 +117,7 @@ TEST(Verdict, NobodyApplies) {
 TEST(Verdict, HiddenRowsAreBaselinesButNeverWin) {
   Json hidden = row("a", 80, 80, 80);
   hidden["hidden"] = true;
-  const Verdict verdict = verdict_of({hidden, row("b", 800, 800, 800)}, "a");
+  const CaseVerdict verdict = verdict_of({hidden, row("b", 800, 800, 800)}, "a");
   EXPECT_EQ(verdict.leader, 0);  // of the shown rows: b
   EXPECT_NE(verdict.detail.find("0.10\u00d7 as fast as the baseline a"), std::string::npos) << verdict.detail;
 }

@@ -26,7 +26,7 @@ struct Residuals {
   using ValueType = Eigen::VectorXd;
   using JacobianType = Eigen::MatrixXd;
 
-  std::vector<const MeasuredCollective*> rows;
+  std::vector<const CollectiveMeasurement*> rows;
   std::vector<Eigen::Index> free;  // parameters
   Eigen::VectorXd places;          // of all parameters
 
@@ -36,7 +36,7 @@ struct Residuals {
   int operator()(const Eigen::VectorXd& x, Eigen::VectorXd& out) const {
     const NcclConstants constants = constants_of(places_at(x));
     Eigen::Index i = 0;
-    for (const MeasuredCollective* row : rows) {
+    for (const CollectiveMeasurement* row : rows) {
       const double predicted = predict(constants, *row).total_us();
       const double error = std::log(predicted / row->measured_us) / kScale;
       out[i++] = std::copysign(std::sqrt(2 * (std::sqrt(1 + error * error) - 1)), error);
@@ -86,10 +86,10 @@ NcclConstants rounded(NcclConstants constants) {
 }
 
 // Moves the parameters that are (not) `last` from where `places` has them; returns the cost over them.
-double fit_part(const std::vector<const MeasuredCollective*>& rows, bool last, Eigen::VectorXd& places) {
+double fit_part(const std::vector<const CollectiveMeasurement*>& rows, bool last, Eigen::VectorXd& places) {
   Residuals residuals;
   residuals.places = places;
-  for (const MeasuredCollective* row : rows) {
+  for (const CollectiveMeasurement* row : rows) {
     if (row->harness_only == last) residuals.rows.push_back(row);
   }
   for (std::size_t i = 0; i < collective_parameters().size(); ++i) {
@@ -110,7 +110,7 @@ double fit_part(const std::vector<const MeasuredCollective*>& rows, bool last, E
 
 }  // namespace
 
-CollectiveFit fit_collectives(const std::vector<const MeasuredCollective*>& rows, const Eigen::VectorXd& start) {
+CollectiveFit fit_collectives(const std::vector<const CollectiveMeasurement*>& rows, const Eigen::VectorXd& start) {
   CollectiveFit fit;
   fit.places = start;
   fit.cost = fit_part(rows, false, fit.places);
@@ -119,11 +119,11 @@ CollectiveFit fit_collectives(const std::vector<const MeasuredCollective*>& rows
   return fit;
 }
 
-std::vector<const MeasuredCollective*> fitted_rows(const std::vector<CollectiveTable>& tables, int left_out) {
-  std::vector<const MeasuredCollective*> out;
+std::vector<const CollectiveMeasurement*> fitted_rows(const std::vector<CollectiveTable>& tables, int left_out) {
+  std::vector<const CollectiveMeasurement*> out;
   for (std::size_t t = 0; t < tables.size(); ++t) {
     if (static_cast<int>(t) == left_out || !tables[t].not_fitted.empty()) continue;
-    for (const MeasuredCollective& row : tables[t].rows) out.push_back(&row);
+    for (const CollectiveMeasurement& row : tables[t].rows) out.push_back(&row);
   }
   return out;
 }

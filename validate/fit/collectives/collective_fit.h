@@ -25,11 +25,11 @@ struct CollectiveFit {
 };
 
 // `rows` may be empty: the prior comes out. `start` is where the search begins.
-CollectiveFit fit_collectives(const std::vector<const MeasuredCollective*>& rows, const Eigen::VectorXd& start);
+CollectiveFit fit_collectives(const std::vector<const CollectiveMeasurement*>& rows, const Eigen::VectorXd& start);
 
 // Rows of all tables that are fitted, wholly or to the harness alone, without those of table `left_out` (its index; -1
 // leaves none out).
-std::vector<const MeasuredCollective*> fitted_rows(const std::vector<CollectiveTable>& tables, int left_out = -1);
+std::vector<const CollectiveMeasurement*> fitted_rows(const std::vector<CollectiveTable>& tables, int left_out = -1);
 
 // The text of topologies/nccl.json. The names of the fitted tables are listed in it.
 std::string write_nccl_constants(const NcclConstants& constants, const std::vector<CollectiveTable>& tables);

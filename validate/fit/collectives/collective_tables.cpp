@@ -29,7 +29,7 @@ std::string remark(const std::string& text, const std::string& mark) {
 
 }  // namespace
 
-NcclTime predict(const NcclConstants& constants, const MeasuredCollective& measured) {
+NcclTime predict(const NcclConstants& constants, const CollectiveMeasurement& measured) {
   NcclTime time = nccl_time(constants, measured.machine, measured.plan);
   time.fixed_us += harness_us(constants, measured.row, time.channels, time.total_us());
   return time;
@@ -109,7 +109,7 @@ Expected<std::vector<CollectiveTable>> read_held_out_tables(const std::string& d
     table->name = "h200x2_" + name;
     table->not_fitted = "held out: measured by this project to check with";
     table->held_out = true;
-    std::erase_if(table->rows, [&](const MeasuredCollective& m) { return graph != (m.row.bytes < kLaunchBound); });
+    std::erase_if(table->rows, [&](const CollectiveMeasurement& m) { return graph != (m.row.bytes < kLaunchBound); });
     tables.push_back(std::move(*table));
   }
   if (!errors.empty()) return tl::unexpected(std::move(errors));

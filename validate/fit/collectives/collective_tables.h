@@ -12,7 +12,7 @@
 
 namespace longhaul {
 
-struct MeasuredCollective {
+struct CollectiveMeasurement {
   CollectiveRow row;
   NcclMachine machine;
   double measured_us = 0;
@@ -21,7 +21,7 @@ struct MeasuredCollective {
 };
 
 // What the benchmark of the row would print.
-NcclTime predict(const NcclConstants& constants, const MeasuredCollective& measured);
+NcclTime predict(const NcclConstants& constants, const CollectiveMeasurement& measured);
 
 struct CollectiveTable {
   std::string name;        // file name without ending
@@ -30,7 +30,7 @@ struct CollectiveTable {
   std::string harness_only;
   std::string hard;       // why it is predicted badly ("# hard: ..."), if it is
   bool held_out = false;  // our own measurement, kept to check with: listed by itself, never fitted
-  std::vector<MeasuredCollective> rows;
+  std::vector<CollectiveMeasurement> rows;
 
   bool fitted() const { return not_fitted.empty() && harness_only.empty(); }  // all constants are, to it
 };
