@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "tests/hygiene/definitions.h"
+
 namespace longhaul::hygiene {
 namespace {
 
@@ -52,6 +54,26 @@ TEST(SourceTree, OnlyMainExits) { expect_clean(check_exit, is_cpp); }
 
 TEST(SourceTree, NamesNoMachine) {
   expect_clean(check_machine_paths, [](const SourceFile&) { return true; });
+}
+
+TEST(SourceTree, DefinesEveryNameOnce) {
+  std::string text;
+  for (const Finding& finding : check_one_definition(source_tree())) text += finding.to_string() + "\n";
+  EXPECT_EQ(text, "");
+}
+
+TEST(SourceTree, TheScannerSeesItsDefinitions) {
+  // A scanner that stops at code that it does not understand would find no twins behind it.
+  std::size_t types = 0, functions = 0;
+  for (const SourceFile& file : source_tree()) {
+    if (!is_cpp(file) || !file.path.starts_with("sim/")) continue;
+    for (const Definition& definition : external_definitions(file)) {
+      types += definition.kind == Definition::Kind::kType ? 1 : 0;
+      functions += definition.kind == Definition::Kind::kFunction ? 1 : 0;
+    }
+  }
+  EXPECT_GT(types, 300U);
+  EXPECT_GT(functions, 400U);
 }
 
 TEST(SourceTree, EveryTestIsRegistered) {
