@@ -194,8 +194,8 @@ int run(const Options& options) {
     return 0;
   }
   const std::string date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
-  auto file = ResultFile::open(
-      options.out, {identity_lines(), {"date: " + date}, columns(), {"pass", "impl", "name"}}, options.resume);
+  auto file = ResultFile::open(options.out, {identity_lines(), {"date: " + date}, columns(), {"pass", "impl", "name"}},
+                               options.resume);
   if (!file) return report(file.error());
   Bench bench(std::move(*file), options.seconds);
   for (const AttentionRow& row : *rows) {
