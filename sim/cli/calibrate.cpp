@@ -65,7 +65,7 @@ std::string minutes(double seconds) {
 
 Errors faults_of_out(const Options& options) {
   namespace fs = std::filesystem;
-  if (options.plan) return {};
+  if (options.plan && options.out.empty()) return {};
   if (options.out.empty()) return {{"<command line>", "--out", "is not given", "the calibration to write", ""}};
   std::error_code error;
   const fs::path folder = fs::path(options.out).parent_path();

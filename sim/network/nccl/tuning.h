@@ -13,7 +13,10 @@
 namespace longhaul {
 
 // Levels of a binary tree of so many domains, at least one.
-inline int floor_log2(int domains) { return std::bit_width(static_cast<unsigned>(domains)) - 1; }
+inline int floor_log2(int domains) {
+  // The cast: libstdc++ 12 returns its argument's type, where the standard has int.
+  return static_cast<int>(std::bit_width(static_cast<unsigned>(domains))) - 1;
+}
 
 // What posting to a NIC takes the host's CPU, us (getNetOverhead).
 inline double post_us(const NcclMachine& machine) { return machine.cpu == HostCpu::kAmd ? 2 : 1; }

@@ -43,6 +43,15 @@ TEST(Calibrate, NamesWrongInputAllAtOnce) {
   EXPECT_EQ(longhaul("calibrate --out a.json --gpus 0").code, 2);
 }
 
+TEST(Calibrate, APlanChecksTheFileThatTheRunWouldWrite) {
+  const Output output = longhaul("calibrate --plan --quick --out no/folder.json");
+  EXPECT_EQ(output.code, 2);
+  EXPECT_EQ(output.out, "");
+  EXPECT_THAT(output.err, HasSubstr("no/folder.json: lies in no, which is no folder"));
+  EXPECT_EQ(longhaul("calibrate --plan --quick --out a.json").code, 0);
+  EXPECT_FALSE(std::filesystem::exists(scratch() / "a.json"));
+}
+
 // A build without CUDA says what is missing and how to build it; one with CUDA that there is no device.
 TEST(Calibrate, SaysWhyItCannotMeasureHere) {
   const Output output = longhaul("calibrate --out a.json");
