@@ -20,6 +20,11 @@ const std::vector<std::string>& source_names() {
   return names;
 }
 
+ClassSource source_of(const std::string& name) {
+  return static_cast<ClassSource>(std::find(source_names().begin(), source_names().end(), name) -
+                                  source_names().begin());
+}
+
 ResidualBand read_band(JsonReader& parent, const char* key) {
   ResidualBand band;
   const Json* json = parent.required(key, "an object of residuals");
@@ -64,8 +69,7 @@ KernelCalibration read_kernel(const Json& json, std::string_view kernel_class, c
   KernelCalibration out;
   JsonReader reader(json, parent.file(), path, errors);
   if (const auto source = reader.required_choice("source", source_names())) {
-    const auto found = std::find(source_names().begin(), source_names().end(), *source);
-    out.source = static_cast<ClassSource>(found - source_names().begin());
+    out.source = source_of(*source);
   }
   if (const Json* constants = reader.required("constants", "an object of seconds per term")) {
     JsonReader terms(*constants, reader.file(), reader.child_path("constants"), errors);
@@ -160,6 +164,7 @@ void read_overlap(JsonReader& parent, Calibration& out) {
     }
     of_group.finish();
   }
+  if (const auto source = reader.choice("source", source_names())) out.overlap_source = source_of(*source);
   out.overlap_residuals = read_band(reader, "residuals");
   reader.finish();
 }
@@ -281,6 +286,7 @@ std::string write_calibration(const Calibration& calibration, const std::vector<
   Json overlap = Json::object();
   for (const OverlapEntry& entry : overlap_entries(constants)) overlap[entry.group][entry.key] = *entry.value;
   for (const char* group : {"gemm", "attention"}) overlap[group]["holds_transfers"] = *holds_of(constants, group);
+  if (calibration.overlap_source != ClassSource::kMeasured) overlap["source"] = to_string(calibration.overlap_source);
   overlap["residuals"] = band_json(calibration.overlap_residuals);
   const Json json = {{"schema", "calibration/2"},
                      {"name", calibration.name},

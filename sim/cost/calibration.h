@@ -51,7 +51,7 @@ struct KernelCalibration {
 };
 
 struct Calibration {
-  std::string name;     // the measured device
+  std::string name;     // the device
   std::string date;     // day of measurement
   std::string machine;  // driver, libraries
   double peak_flops_per_second = 0;
@@ -60,6 +60,7 @@ struct Calibration {
   std::int64_t multiprocessors = 0;
   double launch_seconds = 0;
   OverlapConstants overlap;
+  ClassSource overlap_source = ClassSource::kMeasured;
   // Of what stands beside adds to a kernel's time: measured / predicted - 1 of (factor - 1).
   ResidualBand overlap_residuals;
   std::map<std::string, KernelCalibration, std::less<>> classes;

@@ -1,6 +1,7 @@
 #include "sim/cost/estimate.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -60,6 +61,20 @@ bool is_attention(KernelKind kind) {
 // kDatasheet where neither the device nor the class was measured, else as far as the source says.
 Basis known_basis(const KernelCalibration& kernel, bool measured) {
   return measured && kernel.source != ClassSource::kDatasheet ? Basis::kInterpolated : Basis::kDatasheet;
+}
+
+Basis overlap_basis(const Calibration& calibration, bool measured) {
+  return measured && calibration.overlap_source != ClassSource::kDatasheet ? Basis::kInterpolated : Basis::kDatasheet;
+}
+
+// Which classes stand on published tables, and what the others do; empty if none does.
+std::string published_text(const Calibration& calibration) {
+  std::vector<std::string> names;
+  for (const auto& [name, kernel] : calibration.classes) {
+    if (kernel.source == ClassSource::kPublished) names.push_back(name);
+  }
+  if (names.empty()) return "";
+  return fmt::format("published tables of {}; all else: {}", fmt::join(names, ", "), calibration.machine);
 }
 
 // Ratio >= 1 by which two devices differ: peak times bandwidth, each as the larger over the smaller.
@@ -251,12 +266,17 @@ const std::string& KernelModel::calibration_name() const { return calibration_->
 const std::string& KernelModel::calibration_date() const { return calibration_->date; }
 
 std::string KernelModel::description() const {
+  const std::string published = published_text(*calibration_);
   std::string text = fmt::format("kernels: measured on {}, {}", calibration_->name, calibration_->date);
+  if (!published.empty()) {
+    text = fmt::format("kernels of {}, {}: {}", calibration_->name, calibration_->date, published);
+  }
   if (!measured_) {
     text = fmt::format(
         "kernels: {} was not measured; times of {} ({}) scaled by peak, bandwidth and multiprocessors of the data "
         "sheet, slow-down beside communication as measured there",
         device_.name, calibration_->name, calibration_->date);
+    if (!published.empty()) text = fmt::format("{} ({}: {})", text, calibration_->name, published);
   }
   if (attention_library_ == nullptr) return text;
   return fmt::format("{}; attention: {} ({}){}", text, attention_library_->name, attention_library_->date,
@@ -282,12 +302,11 @@ double KernelModel::residual_low(KernelKind kernel) const { return residual(kern
 double KernelModel::residual_high(KernelKind kernel) const { return residual(kernel, false); }
 
 double KernelModel::overlap_residual_low() const {
-  return std::max(widened(calibration_->overlap_residuals, measured_ ? Basis::kInterpolated : Basis::kDatasheet).low,
-                  -1.0);
+  return std::max(widened(calibration_->overlap_residuals, overlap_basis(*calibration_, measured_)).low, -1.0);
 }
 
 double KernelModel::overlap_residual_high() const {
-  return widened(calibration_->overlap_residuals, measured_ ? Basis::kInterpolated : Basis::kDatasheet).high;
+  return widened(calibration_->overlap_residuals, overlap_basis(*calibration_, measured_)).high;
 }
 
 Estimate KernelModel::timed_alone(const Estimate& queued) {

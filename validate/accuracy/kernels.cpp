@@ -120,6 +120,9 @@ std::string file_name(const FittedRow& row) {
   return (path.parent_path().filename() / path.filename()).string();
 }
 
+// Published rows stand in validate/data/kernels/DEVICE.csv.
+std::string device_of(const FittedRow& row) { return std::filesystem::path(row.row.file).stem().string(); }
+
 // What the shipped model says of the rows in place of a held-out prediction.
 Expected<std::vector<FittedRow>> predict_aside(const std::string& data_directory) {
   const Expected<std::vector<KernelRow>> rows = read_h200_aside(data_directory + "/validate/data/h200");
@@ -168,14 +171,37 @@ KernelAccuracy summarise_kernels(std::vector<FittedRow> rows, std::vector<Fitted
   return out;
 }
 
+void add_published(const std::vector<PublishedFit>& fits, KernelAccuracy& accuracy) {
+  std::vector<FittedRow> shipped;
+  for (const PublishedFit& fit : fits) {
+    accuracy.published.insert(accuracy.published.end(), fit.rows.begin(), fit.rows.end());
+    accuracy.published_aside.insert(accuracy.published_aside.end(), fit.aside.begin(), fit.aside.end());
+    shipped.insert(shipped.end(), fit.shipped.begin(), fit.shipped.end());
+  }
+  const auto by_class = [](const FittedRow& row) { return device_of(row) + ", " + row.kernel_class; };
+  add_by("published, its table left out", accuracy.published, accuracy.groups, by_class);
+  add_by("published, as shipped", shipped, accuracy.groups, by_class);
+  add_by("published, aside", accuracy.published_aside, accuracy.groups,
+         [](const FittedRow& row) { return device_of(row) + ", " + group_of(row.row) + ", " + row.kernel_class; });
+}
+
 Expected<KernelAccuracy> kernel_accuracy(const std::string& data_directory) {
   Expected<Fit> fit = fit_h200(data_directory + "/validate/data/h200");
   Expected<std::vector<FittedRow>> aside = predict_aside(data_directory);
   Errors errors;
   if (!fit) errors = fit.error();
   if (!aside) errors.insert(errors.end(), aside.error().begin(), aside.error().end());
+  std::vector<PublishedFit> published;
+  for (const std::string& device : published_devices()) {
+    if (!fit) break;
+    Expected<PublishedFit> one = fit_published(device, data_directory, fit->calibration());
+    if (!one) errors.insert(errors.end(), one.error().begin(), one.error().end());
+    if (one) published.push_back(std::move(*one));
+  }
   if (!errors.empty()) return tl::unexpected(std::move(errors));
-  return summarise_kernels(std::move(fit->kernels.rows), std::move(*aside));
+  KernelAccuracy out = summarise_kernels(std::move(fit->kernels.rows), std::move(*aside));
+  add_published(published, out);
+  return out;
 }
 
 }  // namespace longhaul

@@ -3,7 +3,9 @@
 //
 // Error of a row = predicted / measured - 1. Rows count that take 0.05 ms or more and whose own samples spread by less
 // than 10 % ((most - least) / median); the others are in the per-row CSV. Groups are names up to their last '-' or '/'
-// (validate/fit/kernel_rows.h). Kept-aside rows are predicted by the shipped constants, which never saw their table.
+// (validate/fit/kernel_rows.h). Published rows (H100, A100) are predicted without the rows of their table, so
+// by the data sheet alone where a class has one table, and beside that by the shipped constants. Kept-aside rows are
+// predicted by the shipped constants, which never saw their table.
 #pragma once
 
 #include <optional>
@@ -11,11 +13,12 @@
 #include <vector>
 
 #include "validate/fit/kernels.h"
+#include "validate/fit/published.h"
 
 namespace longhaul {
 
 struct KernelErrors {
-  std::string kind;  // "target", "class", "region", "file", "aside"
+  std::string kind;  // "target", "class", "region", "file", "aside", "published ..."
   std::string name;
   std::size_t rows = 0;
   double median = 0;  // percent, of |error|
@@ -31,12 +34,16 @@ struct KernelErrors {
 
 struct KernelAccuracy {
   std::vector<KernelErrors> groups;
-  std::vector<FittedRow> rows;   // all that were fitted
-  std::vector<FittedRow> aside;  // with what the shipped model says in place of the held-out prediction
+  std::vector<FittedRow> rows;             // all that were fitted
+  std::vector<FittedRow> published;        // of H100 and A100, by fits without their tables
+  std::vector<FittedRow> published_aside;  // other kernels and sizes, by the shipped constants
+  std::vector<FittedRow> aside;            // with what the shipped model says in place of the held-out prediction
 };
 
 // From the tables in `data_directory`/validate/data. Every fault of every table.
 Expected<KernelAccuracy> kernel_accuracy(const std::string& data_directory);
+// Adds the groups of published rows: by device and class, held out and as shipped; aside by table.
+void add_published(const std::vector<PublishedFit>& fits, KernelAccuracy& accuracy);
 // The figures of these rows, for tests; `aside` as above.
 KernelAccuracy summarise_kernels(std::vector<FittedRow> rows, std::vector<FittedRow> aside);
 

@@ -77,7 +77,7 @@ std::string kernels_table(const KernelAccuracy& accuracy) {
   std::string out =
       "Kernels of one H200: each row predicted by a fit without the rows of its group; rows of 0.05 ms and more whose\n"
       "samples spread by less than 10 %. pass and MISS: within the target (median / p90) or not; covers: rows inside "
-      "the\n90 % interval.\n";
+      "the\n90 % interval. Published: calls of others on H100 and A100 (validate/data/kernels).\n";
   const char* kind = "";
   for (const KernelErrors& group : accuracy.groups) {
     if (group.kind != kind) {
@@ -117,6 +117,8 @@ std::string kernels_csv(const KernelAccuracy& accuracy) {
   for (const FittedRow& row : accuracy.rows) {
     if (!row.kernel_class.empty()) out += row_csv("row", row);
   }
+  for (const FittedRow& row : accuracy.published) out += row_csv("published row", row);
+  for (const FittedRow& row : accuracy.published_aside) out += row_csv("published aside row", row);
   for (const FittedRow& row : accuracy.aside) out += row_csv("aside row", row);
   return out;
 }

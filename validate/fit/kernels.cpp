@@ -320,6 +320,7 @@ Expected<KernelFit> fit_kernels(const MeasuredDevice& device, const std::vector<
   out.multiprocessors = device.multiprocessors;
   out.launch_seconds = base.launch_seconds;
   out.overlap = base.overlap;
+  out.overlap_source = base.name.empty() || base.name == device.name ? base.overlap_source : ClassSource::kDatasheet;
   out.overlap_residuals = base.overlap_residuals;
   for (const KernelRow& row : rows) fit.rows.push_back({row, "", 0, 0, 0, 0});
   // "elementwise" comes before its functions, whose rows then say what their own class predicts.
