@@ -12,6 +12,7 @@
 #include "sim/cluster/device.h"
 #include "sim/core/csv.h"
 #include "sim/core/data_files.h"
+#include "sim/cost/attention_library.h"
 #include "sim/cost/cost_rows.h"
 
 namespace longhaul {
@@ -21,7 +22,24 @@ struct Options {
   GlobalOptions global;
   std::string device;
   std::string rows = "-";
+  std::string attention_library = attention_library_names().front();
 };
+
+// `kernels` with attention by the library. Errors: its name, or that it has no constants for the device.
+Expected<KernelModel> with_library(const KernelModel& kernels, const std::string& name) {
+  const std::vector<std::string>& names = attention_library_names();
+  if (name == names.front()) return kernels;
+  if (std::find(names.begin(), names.end(), name) == names.end()) {
+    return tl::unexpected(Errors{{"--attention-library", "", fmt::format("\"{}\" is no attention library", name),
+                                  fmt::format("one of {}", fmt::join(names, ", ")), nearest_name(name, names)}});
+  }
+  const auto library = read_attention_library(name, data_directory());
+  if (!library) return tl::unexpected(library.error());
+  if ((*library)->runs_on(kernels.device())) return kernels.with_attention_library(*library);
+  return tl::unexpected(
+      Errors{{"--attention-library", "", fmt::format("\"{}\" has no constants for {}", name, kernels.device().name),
+              fmt::format("GPUs of a generation among {}", fmt::join(library_generations(**library), ", ")), ""}});
+}
 
 // The input's fields as text, what was predicted as numbers.
 std::string json_text(const CsvTable& table) {
@@ -70,7 +88,9 @@ int cost(const Options& options) {
   const bool is_path = name.find('/') != std::string::npos || name.ends_with(".json");
   const Expected<DeviceSpec> device = read_device(is_path ? options.device : name, data_directory());
   if (!device) return wrong_input(device.error());
-  const Expected<KernelModel> kernels = load_kernel_model(*device, data_directory());
+  const Expected<KernelModel> own = load_kernel_model(*device, data_directory());
+  if (!own) return wrong_input(own.error());
+  const Expected<KernelModel> kernels = with_library(*own, options.attention_library);
   if (!kernels) return wrong_input(kernels.error());
   std::string csv;
   if (options.rows == "-") {
@@ -98,6 +118,10 @@ void add_cost(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("cost", "Predict the time of each kernel of a CSV");
   command->add_option("--device", options->device, "A shipped device (case ignored) or a file")->required();
   command->add_option("ROWS", options->rows, "CSV of kernels; - reads standard input")->capture_default_str();
+  command
+      ->add_option("--attention-library", options->attention_library,
+                   fmt::format("Attention by {}", fmt::join(attention_library_names(), ", ")))
+      ->capture_default_str();
   add_global_options(*command, options->global, "longhaul cost --device h200 rows.csv");
   command->callback([&action, options] { action = [options] { return cost(*options); }; });
 }

@@ -346,5 +346,41 @@ TEST(Cost, PredictsRowsInOrder) {
   EXPECT_EQ(longhaul("cost --device H201 rows.csv").code, 2);
 }
 
+TEST(Cost, AttentionByAnotherLibrary) {
+  write("attention.csv",
+        "op,pass,m,n,k,q_heads,kv_heads,head_dim,mask,pieces,bytes\n"
+        "attention,fwd,,,,32,8,128,causal,16384x16384,\ngemm,fwd,4096,4096,4096,,,,,,\n");
+  const auto milliseconds = [](const Output& output, const char* row) {
+    const std::size_t at = output.out.find(row) + std::string(row).size();
+    return std::stod(output.out.substr(at));
+  };
+  const std::string command = "cost --device h200 attention.csv --attention-library ";
+  const Output cudnn = longhaul("cost --device h200 attention.csv"), by_name = longhaul(command + "cudnn");
+  const Output fa2 = longhaul(command + "flash-attention-2"), fa3 = longhaul(command + "flash-attention-3");
+  ASSERT_EQ(cudnn.code + fa2.code + fa3.code, 0) << fa2.err << fa3.err;
+  EXPECT_EQ(cudnn.out, by_name.out);
+  // The rates of docs/accuracy-log.md: cuDNN 600 and more, FlashAttention-3 about 600, FlashAttention-2 about 350.
+  const char* attention = "16384x16384,,";
+  EXPECT_GT(milliseconds(fa2, attention), 1.5 * milliseconds(cudnn, attention));
+  EXPECT_GT(milliseconds(fa2, attention), 1.5 * milliseconds(fa3, attention));
+  EXPECT_NE(cudnn.out, fa3.out);
+  const std::string gemm = cudnn.out.substr(cudnn.out.find("gemm,fwd"));
+  EXPECT_NE(fa2.out.find(gemm), std::string::npos);  // nothing else moves
+
+  Output wrong = longhaul(command + "flash-attention-1");
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_NE(wrong.err.find("--attention-library: \"flash-attention-1\" is no attention library; expected one of cudnn, "
+                           "flash-attention-2, flash-attention-3; did you mean"),
+            std::string::npos)
+      << wrong.err;
+  wrong = longhaul("cost --device a100-80gb attention.csv --attention-library flash-attention-3");
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_NE(
+      wrong.err.find("--attention-library: \"flash-attention-3\" has no constants for a100-80gb; expected GPUs of "
+                     "a generation among hopper"),
+      std::string::npos)
+      << wrong.err;
+}
+
 }  // namespace
 }  // namespace longhaul::command_line
