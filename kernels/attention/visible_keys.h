@@ -31,16 +31,24 @@ struct KeySpan {
   std::int32_t begin = 0, end = 0;
 };
 
-// Keys of the piece (the first ones) that hold a token below `limit`.
-LH_HOST_DEVICE inline std::int32_t keys_below(const PieceRule& piece, std::int32_t limit) {
-  const std::int32_t distance = limit - piece.k_token;
+// Of `count` rows, which hold tokens first, first + 1, ... or runs of `run` tokens every `stride`: how many (the first
+// ones) hold a token below `limit`.
+LH_HOST_DEVICE inline std::int32_t rows_below(std::int32_t limit, std::int32_t first, std::int32_t run,
+                                              std::int32_t stride, std::int32_t count) {
+  const std::int32_t distance = limit - first;
   if (distance <= 0) return 0;
-  std::int32_t keys = distance;
-  if (piece.k_run != 0) {
-    const std::int32_t rest = distance % piece.k_stride;
-    keys = distance / piece.k_stride * piece.k_run + (rest < piece.k_run ? rest : piece.k_run);
+  std::int32_t rows = distance;
+  if (run != 0) {
+    const std::int32_t rest = distance % stride;
+    rows = distance / stride * run + (rest < run ? rest : run);
   }
-  return keys < piece.k_count ? keys : piece.k_count;
+  return rows < count ? rows : count;
+}
+LH_HOST_DEVICE inline std::int32_t keys_below(const PieceRule& piece, std::int32_t limit) {
+  return rows_below(limit, piece.k_token, piece.k_run, piece.k_stride, piece.k_count);
+}
+LH_HOST_DEVICE inline std::int32_t queries_below(const PieceRule& piece, std::int32_t limit) {
+  return rows_below(limit, piece.q_token, piece.q_run, piece.q_stride, piece.q_count);
 }
 
 // What query `query` of the piece (0 is its first) sees. Both ends never fall as `query` grows.
@@ -56,34 +64,21 @@ LH_HOST_DEVICE inline KeySpan visible_keys(const PieceRule& piece, std::int32_t 
   return {piece.rule == KeyRule::kBlockDiagonal ? before : 0, through};
 }
 
-// Queries begin .. end-1 of the piece, counted from its first: those that see key `key` of it.
+// Queries begin .. end-1 of the piece, counted from its first: those that see key `key` of it. Both ends never fall as
+// `key` grows.
 struct QuerySpan {
   std::int32_t begin = 0, end = 0;
 };
 
-// The other way round: both ends of visible_keys rise with the query, so both are found by halving.
 LH_HOST_DEVICE inline QuerySpan seeing_queries(const PieceRule& piece, std::int32_t key) {
-  QuerySpan span;
-  std::int32_t high = piece.q_count;
-  while (span.begin < high) {  // the first query whose keys reach past `key`
-    const std::int32_t middle = span.begin + (high - span.begin) / 2;
-    if (visible_keys(piece, middle).end > key) {
-      high = middle;
-    } else {
-      span.begin = middle + 1;
-    }
-  }
-  span.end = span.begin;
-  high = piece.q_count;
-  while (span.end < high) {  // the first query, from there, whose keys begin after it
-    const std::int32_t middle = span.end + (high - span.end) / 2;
-    if (visible_keys(piece, middle).begin > key) {
-      high = middle;
-    } else {
-      span.end = middle + 1;
-    }
-  }
-  return span;
+  if (piece.rule == KeyRule::kFull) return {0, piece.q_count};
+  const std::int32_t token =
+      piece.k_token + (piece.k_run == 0 ? key : key / piece.k_run * piece.k_stride + key % piece.k_run);
+  if (piece.rule == KeyRule::kCausal) return {queries_below(piece, token), piece.q_count};
+  const std::int32_t block_begin = token / piece.block * piece.block;
+  const std::int32_t after = queries_below(piece, block_begin + piece.block);
+  if (piece.rule == KeyRule::kBlockCausalStrict) return {after, piece.q_count};
+  return {queries_below(piece, block_begin), piece.rule == KeyRule::kBlockDiagonal ? after : piece.q_count};
 }
 
 }  // namespace longhaul
