@@ -217,6 +217,12 @@ Estimate KernelModel::copy(CopyKind kind, Bytes payload) const {
   return estimate(calibration_->kernel(call.kind), kernel_kind_name(call.kind), call);
 }
 
+std::optional<Estimate> KernelModel::of_class(std::string_view kernel_class, const KernelCall& call) const {
+  const KernelCalibration* kernel = calibration_->find(kernel_class);
+  if (kernel == nullptr) return std::nullopt;
+  return estimate(*kernel, kernel_class, call);
+}
+
 double KernelModel::launch_seconds() const { return calibration_->launch_seconds; }
 
 OverlapModel KernelModel::overlap() const {

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -96,6 +97,9 @@ class KernelModel {
                        std::int64_t columns) const;
   // `payload` bytes to copy; a copy within the device moves twice that. >= 0 bytes.
   Estimate copy(CopyKind kind, Bytes payload) const;
+
+  // A call of a class that the calibration has (sim/cost/kernel_features.h); nothing of one that it has not.
+  std::optional<Estimate> of_class(std::string_view kernel_class, const KernelCall& call) const;
 
   // Host time that one kernel launch costs: the floor of an op where the CPU is the bottleneck.
   double launch_seconds() const;

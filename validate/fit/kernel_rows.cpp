@@ -18,6 +18,7 @@ constexpr std::int64_t kMostRows = std::int64_t{1} << 30;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
 constexpr double kMilli = 1e-3;
 constexpr double kMostMs = 1e7;
+constexpr const char* kThrottled = "throttled";
 
 // One line; collects its faults.
 class Line {
@@ -108,6 +109,7 @@ KernelRow read_row(Line& line, const std::string& file) {
   row.seconds = line.milliseconds("ms_median");
   row.least = line.milliseconds("ms_min");
   row.most = line.milliseconds("ms_max");
+  if (!line.text("batch_ms").empty()) row.batch_seconds = line.milliseconds("batch_ms");
   return row;
 }
 
@@ -126,7 +128,7 @@ Expected<std::vector<KernelRow>> parse_kernel_rows(const std::string& text, cons
   std::vector<KernelRow> rows;
   for (const CsvRow& fields : table.rows) {
     Line line(table, fields, file, errors);
-    rows.push_back(read_row(line, file));
+    if (line.text("stop") != kThrottled) rows.push_back(read_row(line, file));
   }
   if (!errors.empty()) return tl::unexpected(std::move(errors));
   return rows;

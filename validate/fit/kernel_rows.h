@@ -1,9 +1,9 @@
 // Measured kernel calls, as every tool of this repository writes and reads them: the columns of `longhaul cost`
 // (cli.md, "Row formats") and what was measured.
 //
-// Columns: op,pass,m,n,k,q_heads,kv_heads,head_dim,mask,pieces,bytes,impl,name,ms_median,ms_min,ms_max (others, such as
-// samples, batch_ms and tflops, are kept by whoever wrote them and ignored here; a column that no row of a file needs
-// may be missing, but for op, ms_median, ms_min and ms_max). By op:
+// Columns: op,pass,m,n,k,q_heads,kv_heads,head_dim,mask,pieces,bytes,impl,name,ms_median,ms_min,ms_max,batch_ms,stop
+// (others, such as samples and tflops, are kept by whoever wrote them and ignored here; a column that no row of a file
+// needs may be missing, but for op, ms_median, ms_min and ms_max). By op:
 //   gemm         pass fwd | bwd-input | bwd-weight; m, n, k. impl: the library ("cublaslt").
 //   attention    pass fwd | bwd; q_heads, kv_heads, head_dim, mask, pieces ("QxK;QxK", one call, keys of the pieces
 //                apart). mask causal (bottom-right aligned), full, block-diffusion:B, block-diffusion-token:B.
@@ -17,9 +17,10 @@
 //                each, and one of all.
 //   copy         pass d2d | h2d | d2h; bytes of payload.
 //   launch       nothing else: host time of one kernel launch.
-// Times: of calls alone, L2 flushed, launch cost kept out, as ColdTimer (validate/gpu) measures them; ms_min and ms_max
-// over the samples. `name` groups rows: rows of one name up to its last '-' or '/' are left out together (k-fold), so
-// name rows of neighbouring sizes alike ("causal-4096", "mix-a/per-doc/3").
+// Rows whose `stop` is "throttled" (clocks that stayed low) are left out. Times: of calls alone, L2 flushed, launch
+// cost kept out, as ColdTimer (validate/gpu) measures them; ms_min and ms_max over the samples. `name` groups rows:
+// rows of one name up to its last '-' or '/' are left out together (k-fold), so name rows of neighbouring sizes alike
+// ("causal-4096", "mix-a/per-doc/3").
 #pragma once
 
 #include <cstdint>
@@ -43,7 +44,8 @@ struct KernelRow {
   // Timed by events around the call, so that launch and event latency are part of the time (the tables of the first
   // day): fitted with a time of their own that queued calls do not have.
   bool with_launch = false;
-  std::string file;  // where it stands, for errors and reports
+  double batch_seconds = 0;  // a call, back to back; 0 where the table has none
+  std::string file;          // where it stands, for errors and reports
   int line = 0;
 };
 

@@ -11,10 +11,10 @@
 #include <tuple>
 
 #include "sim/core/invariant.h"
-#include "sim/cost/cost_rows.h"
 #include "sim/cost/kernel_features.h"
 #include "validate/fit/least_squares.h"
 #include "validate/fit/residuals.h"
+#include "validate/fit/row_class.h"
 
 namespace longhaul {
 namespace {
@@ -39,42 +39,6 @@ struct ClassRows {
 };
 
 bool is_attention_class(const std::string& name) { return name.starts_with("attention/"); }
-
-std::string library_of(const KernelRow& row) { return row.impl.starts_with("cudnn-ragged") ? "cudnn" : row.impl; }
-
-// "cudnn-ragged" says that a variable-length call was made, whatever the pieces.
-AttentionForm form_of(const KernelRow& row, const AttentionLayout& layout, const AttentionWork& work) {
-  if (!row.impl.starts_with("cudnn-ragged")) return attention_form(layout, work);
-  return work.mask() == PieceMask::kOffsetCausal ? AttentionForm::kRaggedOffset : AttentionForm::kRagged;
-}
-
-struct Classified {
-  std::string kernel_class;
-  KernelCall call;
-};
-
-// Of a row that read_kernel_rows passed; not of a launch. Nothing for a list that is no one call of its library.
-std::optional<Classified> classify(const KernelRow& row, int multiprocessors) {
-  if (row.op == "gemm") return Classified{"gemm", gemm_call(row.m, row.n, row.k, multiprocessors)};
-  if (row.op == "elementwise") {
-    return Classified{row.impl.empty() ? "elementwise" : "elementwise/" + row.impl,
-                      elementwise_call(Bytes{row.bytes}, row.m, row.n)};
-  }
-  if (row.op == "copy") {
-    const CopyKind kind = row.pass == "d2d"   ? CopyKind::kDeviceToDevice
-                          : row.pass == "h2d" ? CopyKind::kHostToDevice
-                                              : CopyKind::kDeviceToHost;
-    return Classified{"copy-" + row.pass, copy_call(kind, Bytes{row.bytes})};
-  }
-  const auto pieces = parse_pieces(row.pieces, row.mask);
-  LH_ASSERT(pieces.has_value(), "pieces of a row that was read");
-  const AttentionWork work = attention_work(*pieces);
-  const AttentionLayout layout = attention_layout(library_of(row));
-  if (!one_call(layout, work)) return std::nullopt;
-  const bool forward = row.pass == "fwd";
-  return Classified{attention_class(library_of(row), forward, form_of(row, layout, work)),
-                    attention_call(layout, forward, work, row.q_heads, row.kv_heads, row.head_dim, multiprocessors)};
-}
 
 // GEMM is fitted by squares. Elsewhere a few rows carry host jitter, clocks or (ragged lists of hundreds of short
 // pieces) what the form does not know: the sum of absolute errors keeps outliers from bending the rates.
@@ -289,15 +253,15 @@ std::map<std::string, ClassRows> rows_by_class(const std::vector<KernelRow>& row
   std::map<std::string, ClassRows> classes;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].op == "launch") continue;
-    const std::optional<Classified> of = classify(rows[i], multiprocessors);
+    const std::optional<RowClass> of = row_class(rows[i], multiprocessors);
     if (!of) {
       errors.push_back({rows[i].file, fmt::format("line {}", rows[i].line),
                         fmt::format("{} has no one call for mask \"{}\"", rows[i].impl, rows[i].mask),
                         "rows of calls that the library makes", ""});
       continue;
     }
-    add_row(classes[of->kernel_class], i, rows[i], of->call);
-    if (of->kernel_class.starts_with("elementwise/")) add_row(classes["elementwise"], i, rows[i], of->call);
+    add_row(classes[of->name], i, rows[i], of->call);
+    if (of->name.starts_with("elementwise/")) add_row(classes["elementwise"], i, rows[i], of->call);
   }
   return classes;
 }

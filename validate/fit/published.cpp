@@ -7,9 +7,9 @@
 #include <memory>
 #include <optional>
 
-#include "sim/cost/cost_rows.h"
 #include "sim/cost/estimate.h"
 #include "validate/fit/residuals.h"
+#include "validate/fit/row_class.h"
 #include "validate/fit/table.h"
 
 namespace longhaul {
@@ -22,35 +22,8 @@ constexpr double kFewRowsWidening = 6;    // as in fit_kernels
 constexpr double kLowestResidual = -0.9;
 constexpr const char* kTables = "published-tables.csv";
 
-struct Placed {
-  std::string kernel_class;
-  SizeKey key{};
-};
-
-// Class and size of a row; nothing for what the published tables do not hold.
-std::optional<Placed> place(const KernelRow& row, int multiprocessors) {
-  if (row.op == "gemm") return Placed{"gemm", gemm_call(row.m, row.n, row.k, multiprocessors).key};
-  if (row.op == "copy" && row.pass == "d2d") {
-    return Placed{"copy-d2d", copy_call(CopyKind::kDeviceToDevice, Bytes{row.bytes}).key};
-  }
-  if (row.op != "attention") return std::nullopt;
-  const auto pieces = parse_pieces(row.pieces, row.mask);
-  if (!pieces) return std::nullopt;
-  const AttentionWork work = attention_work(*pieces);
-  const AttentionLayout layout = attention_layout(row.impl);
-  if (!one_call(layout, work)) return std::nullopt;
-  const bool forward = row.pass == "fwd";
-  return Placed{attention_class(row.impl, forward, attention_form(layout, work)),
-                attention_call(layout, forward, work, row.q_heads, row.kv_heads, row.head_dim, multiprocessors).key};
-}
-
-Estimate estimate_of(const KernelModel& model, const KernelRow& row) {
-  if (row.op == "gemm") return model.gemm(GemmPass::kForward, row.m, row.n, row.k);
-  if (row.op == "copy") return model.copy(CopyKind::kDeviceToDevice, Bytes{row.bytes});
-  const AttentionWork work = attention_work(*parse_pieces(row.pieces, row.mask));
-  return row.pass == "fwd" ? model.attention_forward(work, row.q_heads, row.kv_heads, row.head_dim)
-                           : model.attention_backward(work, row.q_heads, row.kv_heads, row.head_dim);
-}
+// Of a row that the calibration has a class for.
+Estimate estimate_of(const KernelModel& model, const RowClass& of) { return *model.of_class(of.name, of.call); }
 
 void scale_work(KernelCalibration& kernel, double factor) {
   for (std::size_t i = 1; i < kernel.constants.size(); ++i) kernel.constants[i] *= factor;
@@ -124,29 +97,30 @@ KernelModel model_of(const DeviceSpec& device, const Calibration& calibration) {
   return KernelModel(device, std::make_shared<const Calibration>(calibration));
 }
 
-// Fitted rows by class.
+// Fitted rows by class. Errors: rows of either kind that have no class.
 Classes told_by(const DeviceSpec& device, const PublishedRows& rows, const Calibration& prior, Errors& errors) {
   Classes classes;
   const KernelModel model = model_of(device, prior);
   for (std::size_t i = 0; i < rows.rows.size(); ++i) {
     const KernelRow& row = rows.rows[i];
-    const std::optional<Placed> placed = place(row, device.multiprocessors);
-    const std::string table = group_of(row);
-    if (!rows.tables.at(table).fitted) continue;
-    const KernelCalibration* kernel = placed ? prior.find(placed->kernel_class) : nullptr;
+    const std::optional<RowClass> of = row_class(row, device.multiprocessors);
+    const KernelCalibration* kernel = of ? prior.find(of->name) : nullptr;
     if (kernel == nullptr) {
       errors.push_back({row.file, fmt::format("line {}", row.line), "is no call that a published table is fitted with",
-                        "GEMM, copies within the device, attention of a measured library in one call", ""});
+                        "GEMM, copies, element-wise kernels and attention of one call, of classes that were measured",
+                        ""});
       continue;
     }
+    const std::string table = group_of(row);
+    if (!rows.tables.at(table).fitted) continue;
     const double call = std::max(kernel->constants[0] - kernel->timed_alone_seconds, 0.0);
-    const double work = estimate_of(model, row).seconds - call;
+    const double work = estimate_of(model, *of).seconds - call;
     if (row.seconds <= call || work <= 0) {
       errors.push_back(
           {row.file, fmt::format("line {}", row.line), "takes no longer than a call without work", "longer calls", ""});
       continue;
     }
-    classes[placed->kernel_class].push_back({i, table, std::log((row.seconds - call) / work), placed->key});
+    classes[of->name].push_back({i, table, std::log((row.seconds - call) / work), of->call.key});
   }
   return classes;
 }
@@ -163,10 +137,9 @@ Calibration fitted_without(const Calibration& prior, const Classes& classes, con
   return out;
 }
 
-FittedRow predicted(const KernelModel& held_out, const KernelModel& fitted, const KernelRow& row,
-                    const std::string& kernel_class) {
-  const Estimate estimate = estimate_of(held_out, row);
-  return {row, kernel_class, estimate_of(fitted, row).seconds, estimate.seconds, estimate.low, estimate.high};
+FittedRow predicted(const KernelModel& held_out, const KernelModel& fitted, const KernelRow& row, const RowClass& of) {
+  const Estimate estimate = estimate_of(held_out, of);
+  return {row, of.name, estimate_of(fitted, of).seconds, estimate.seconds, estimate.low, estimate.high};
 }
 
 }  // namespace
@@ -257,10 +230,9 @@ Expected<PublishedFit> fit_published(const DeviceSpec& device, const PublishedRo
     const KernelModel others = model_of(device, fitted_without(prior, classes, rows, deviation, name));
     for (const KernelRow& row : rows.rows) {
       if (group_of(row) != name) continue;
-      const std::optional<Placed> placed = place(row, device.multiprocessors);
-      const std::string kernel_class = placed ? placed->kernel_class : row.op;
-      (table.fitted ? fit.rows : fit.aside).push_back(predicted(others, fitted, row, kernel_class));
-      if (table.fitted) fit.shipped.push_back(predicted(fitted, fitted, row, kernel_class));
+      const RowClass of = *row_class(row, device.multiprocessors);
+      (table.fitted ? fit.rows : fit.aside).push_back(predicted(others, fitted, row, of));
+      if (table.fitted) fit.shipped.push_back(predicted(fitted, fitted, row, of));
     }
   }
   return fit;

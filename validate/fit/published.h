@@ -71,8 +71,8 @@ double prior_deviation(bool same_generation);
 WorkFactor work_factor(const std::map<std::string, std::vector<double>>& ratios,
                        const std::map<std::string, PublishedSource>& tables, double prior);
 
-// `base`: the calibration of `base_device`, all of whose classes are scaled. Errors: rows that are neither GEMM nor
-// copies nor attention of one call.
+// `base`: the calibration of `base_device`, all of whose classes are scaled. Errors: rows of no
+// class that `base` has.
 Expected<PublishedFit> fit_published(const DeviceSpec& device, const PublishedRows& rows, const DeviceSpec& base_device,
                                      const Calibration& base);
 // The shipped ones: rows, devices and the H200's fit `base` from `data_directory`.

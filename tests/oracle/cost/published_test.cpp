@@ -216,7 +216,7 @@ TEST_F(PublishedInput, EveryFaultIsNamed) {
 TEST_F(PublishedInput, RowsThatCannotBeFitted) {
   write("h100.csv",
         "name,impl,op,pass,m,n,k,bytes,ms_median,ms_min,ms_max\n"
-        "here/1,rms_norm,elementwise,,64,64,,1024,1,1,1\nhere/2,cublaslt,gemm,fwd,64,64,64,,0.001,0.001,0.001\n");
+        "here/1,layer_norm,elementwise,,64,64,,1024,1,1,1\nhere/2,cublaslt,gemm,fwd,64,64,64,,0.001,0.001,0.001\n");
   write("published-tables.csv", "table,device,use,table_error,row_error\nhere,h100,fitted,0.1,0.1\n");
   const auto rows = read_published_rows("h100", folder_.string());
   ASSERT_TRUE(rows);

@@ -15,7 +15,6 @@ namespace longhaul {
 namespace {
 
 constexpr double kCountedSeconds = 5e-5, kMostSpread = 0.1;
-constexpr std::string_view kThrottled = ",throttled";
 
 struct Head {
   std::string date, machine;
@@ -44,16 +43,6 @@ Head head_of(const std::string& text) {
   return head;
 }
 
-// Throttled rows become comments, so that the lines of the others keep their numbers in errors.
-std::string without_throttled(const std::string& text) {
-  std::string kept;
-  each_line(text, [&](std::string_view line) {
-    kept += line.ends_with(kThrottled) ? "# throttled" : line;
-    kept += '\n';
-  });
-  return kept;
-}
-
 }  // namespace
 
 Expected<KernelFit> fit_calibration_rows(const std::string& text, const std::string& file, const DeviceSpec& device,
@@ -62,7 +51,7 @@ Expected<KernelFit> fit_calibration_rows(const std::string& text, const std::str
   const Head head = head_of(text);
   if (head.date.empty())
     errors.push_back({file, "", "has no line \"# date: ...\"", "a file of longhaul calibrate", ""});
-  const Expected<std::vector<KernelRow>> rows = parse_kernel_rows(without_throttled(text), file);
+  const Expected<std::vector<KernelRow>> rows = parse_kernel_rows(text, file);
   if (!rows) {
     errors.insert(errors.end(), rows.error().begin(), rows.error().end());
   } else if (rows->empty()) {
