@@ -8,6 +8,7 @@ Groups:
   add     `x[a:b] += y[a:b]`, slice by slice (bf16)
   copy    clone, a transposed tensor made contiguous, casts, zeros, sums, empty
   index   half the rows of a tensor: by a mask on the host, a mask or a list of indices on the device; read and written
+  gather  torch.gather and scatter_ of rows by one index a row, expanded over heads and columns
   merge   a partial output joined with the sum so far (fp32): one TorchScript function, or op by op
   host    what the host does with documents' boundaries that lie on the device: single values read, a mask of halves
           built from them, rows of halves copied document by document
@@ -229,6 +230,33 @@ def halves(table):
         table.row("index", "take_slices", f"{rows}x{WIDTH}:bf16", documents, rows * WIDTH * 2, slices)
 
 
+def expanded_rows(table):
+    for rows, width in ((128, 4096), (4096, 8192), (8192, 8192), (8192, 1024), (65536, 1024), (524288, 1024)):
+
+        def operands(rows=rows, width=width):
+            source = torch.randn(rows, width // HEAD_DIM, HEAD_DIM, device=DEVICE, dtype=torch.bfloat16)
+            index = torch.arange(rows, device=DEVICE)[:, None, None].expand(-1, width // HEAD_DIM, HEAD_DIM)
+            return source, index
+
+        def take(make=operands):
+            source, index = make()
+            return lambda: torch.gather(source, 0, index)
+
+        def put(make=operands):
+            source, index = make()
+            return lambda: torch.zeros_like(source).scatter_(0, index, source)
+
+        size = rows * width * 2
+        table.row("gather", "gather", f"{rows}x{width}", 1, 2 * size, take)
+        table.row("gather", "zeros_and_scatter", f"{rows}x{width}", 1, 3 * size, put)
+
+    def lse_gather():
+        lse, index = torch.randn(64, 8192, device=DEVICE), torch.arange(8192, device=DEVICE)[None, :].expand(64, -1)
+        return lambda: torch.gather(lse, 1, index)
+
+    table.row("gather", "lse", "64x8192", 1, 64 * 8192 * 8, lse_gather)
+
+
 def joined(total, total_lse, part, part_lse):
     part = part.to(torch.float32)
     part_lse = part_lse.transpose(0, 1).unsqueeze(-1)
@@ -392,8 +420,8 @@ def attention(table):
         torch.cuda.empty_cache()
 
 
-GROUPS = {"fa2": attention, "index": halves, "merge": merges, "host": host_work, "copy": copies, "add": add_slices,
-          "cat": join}
+GROUPS = {"fa2": attention, "index": halves, "gather": expanded_rows, "merge": merges, "host": host_work,
+          "copy": copies, "add": add_slices, "cat": join}
 
 
 def main():
