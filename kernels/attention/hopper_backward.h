@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels/attention/attention_tile.h"
+#include "kernels/attention/backward_version.h"
 
 namespace longhaul {
 
@@ -35,7 +36,7 @@ struct HopperBackwardArgs {
 
 // Enqueues all kernels of a backward pass. key tiles x kv_heads and query tiles x q_heads stay below 2^31 (the caller
 // checks); one launch at a time uses scratch and counters.
-void launch_hopper_backward(const HopperBackwardMaps& maps, const HopperBackwardArgs& args, int multiprocessors,
-                            cudaStream_t stream);
+void launch_hopper_backward(HopperBackwardVersion version, const HopperBackwardMaps& maps,
+                            const HopperBackwardArgs& args, int multiprocessors, cudaStream_t stream);
 
 }  // namespace longhaul

@@ -52,10 +52,11 @@ __device__ inline void leave(int* counters) {
   }
 }
 
-// Dynamic shared memory as a Shared, whose tiles want 1024-byte alignment, and how much of it to ask for.
+// Dynamic shared memory as a Shared, whose tiles want 1024-byte alignment, and how much of it to ask for. Aligned by an
+// offset: through an integer the compiler would lose sight of what memory this is, and use generic loads and stores.
 template <class Shared>
 __device__ inline Shared& aligned_shared(std::uint8_t* raw) {
-  return *reinterpret_cast<Shared*>((reinterpret_cast<std::uintptr_t>(raw) + 1023) / 1024 * 1024);
+  return *reinterpret_cast<Shared*>(raw + (1024 - shared_address(raw) % 1024) % 1024);
 }
 template <class Shared>
 inline constexpr std::size_t kSharedBytes = sizeof(Shared) + 1024;

@@ -69,6 +69,11 @@ __device__ inline void add_to_memory(float* to, const float* from, std::uint32_t
       "r"(shared_address(from)), "r"(bytes)
       : "memory");
 }
+// Adds four fp32 numbers of this thread to those in device memory, without waiting; `to` is 16-byte aligned.
+__device__ inline void add_four_to_memory(float* to, float a, float b, float c, float d) {
+  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};\n" ::"l"(to), "f"(a), "f"(b), "f"(c), "f"(d)
+               : "memory");
+}
 // Until what this thread has added before no longer needs its shared memory.
 __device__ inline void wait_sources_read() { asm volatile("cp.async.bulk.wait_group.read 0;\n" ::: "memory"); }
 // Before the copy engine or wgmma reads what this thread has stored to shared memory.

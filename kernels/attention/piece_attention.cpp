@@ -256,7 +256,7 @@ void PieceAttention::backward(const PieceBackwardPlan& plan, const Inputs& in, c
     maps.k = tensor_map_of_rows(in.k, plan.k_rows(), shape_.kv_heads, shape_.head_dim, kHopperBackwardKeys);
     maps.v = tensor_map_of_rows(in.v, plan.k_rows(), shape_.kv_heads, shape_.head_dim, kHopperBackwardKeys);
   }
-  launch_hopper_backward(maps, args, multiprocessors_, stream);
+  launch_hopper_backward(backward_version_, maps, args, multiprocessors_, stream);
 }
 
 }  // namespace longhaul

@@ -16,6 +16,7 @@
 #include <span>
 
 #include "kernels/attention/attention_tile.h"
+#include "kernels/attention/backward_version.h"
 #include "kernels/attention/tile_plan.h"
 #include "kernels/common/bf16.h"
 #include "kernels/common/device_buffer.h"
@@ -75,6 +76,8 @@ class PieceAttention {
   PieceAttention(const AttentionShape& shape, Kernel kernel);
 
   Kernel kernel() const { return kernel_; }
+  // Which version of the Hopper kernel `backward` launches; all compute the same.
+  void use(HopperBackwardVersion version) { backward_version_ = version; }
 
   // Throws std::invalid_argument as plan_tiles does, and where tiles x heads overflow.
   PiecePlan plan(std::span<const Piece> pieces, std::int64_t q_rows, std::int64_t k_rows, cudaStream_t stream) const;
@@ -105,6 +108,7 @@ class PieceAttention {
 
   AttentionShape shape_;
   Kernel kernel_;
+  HopperBackwardVersion backward_version_ = kDefaultHopperBackward;
   int multiprocessors_ = 0;
   DeviceBuffer<int> counters_;
   DeviceBuffer<float> statistics_{0}, d_q_sum_{0};

@@ -107,34 +107,110 @@ TEST_P(PieceAttentionTest, RepeatsBitForBit) {
   EXPECT_EQ(once.lse, again.lse);
 }
 
-// The reference makes O and LSE of its own; ours come from the forward kernel. Probabilities, dS and the results are
-// rounded to bf16 (2^-9 each): a few 1e-3 of the whole.
-TEST_P(PieceAttentionTest, BackwardMatchesTheReference) {
-  PieceAttention attention(heads_of(test().shape), std::get<0>(GetParam()));
-  const Rows in = rows_of(test().shape, 1.0F);
-  const ReferenceShape& shape = test().shape;
+struct Gradients {
+  std::vector<Bf16> q, k, v;
+};
+
+// Forward, then twice backward into the same poisoned buffers.
+Gradients run_backward(PieceAttention& attention, const AttentionCase& test, const Rows& in,
+                       const std::vector<Bf16>& gradient) {
   Stream stream;
   DeviceBuffer<Bf16> q(in.q.size()), k(in.k.size()), v(in.v.size()), o(in.q.size()), d_o(in.q.size());
   DeviceBuffer<Bf16> d_q(in.q.size()), d_k(in.k.size()), d_v(in.v.size());
-  DeviceBuffer<float> lse(static_cast<std::size_t>(shape.q_rows * shape.q_heads));
-  const std::vector<Bf16> gradient = random_rows(static_cast<std::int64_t>(in.q.size()), 4);
+  DeviceBuffer<float> lse(static_cast<std::size_t>(test.shape.q_rows * test.shape.q_heads));
   q.upload(in.q, stream.get());
   k.upload(in.k, stream.get());
   v.upload(in.v, stream.get());
   d_o.upload(gradient, stream.get());
-  const PiecePlan plan = attention.plan(test().pieces, shape.q_rows, shape.k_rows, stream.get());
-  const PieceBackwardPlan backward = attention.plan_backward(test().pieces, shape.q_rows, shape.k_rows, stream.get());
+  const PiecePlan plan = attention.plan(test.pieces, test.shape.q_rows, test.shape.k_rows, stream.get());
+  const PieceBackwardPlan backward =
+      attention.plan_backward(test.pieces, test.shape.q_rows, test.shape.k_rows, stream.get());
   attention.forward(plan, q.data(), k.data(), v.data(), o.data(), lse.data(), stream.get());
   for (int launch = 0; launch < 2; ++launch) {
     for (auto* buffer : {&d_q, &d_k, &d_v}) buffer->poison(stream.get());
     attention.backward(backward, {q.data(), k.data(), v.data(), o.data(), lse.data(), d_o.data()},
                        {d_q.data(), d_k.data(), d_v.data()}, stream.get());
   }
-  const AttentionGradients want = attention_reference_backward(shape, test().pieces, in.q, in.k, in.v, gradient);
-  expect_close(widened(d_q.download(stream.get())), want.q, 0.01, "dq");
-  expect_close(widened(d_k.download(stream.get())), want.k, 0.01, "dk");
-  expect_close(widened(d_v.download(stream.get())), want.v, 0.01, "dv");
+  return {d_q.download(stream.get()), d_k.download(stream.get()), d_v.download(stream.get())};
 }
+
+// The reference makes O and LSE of its own; ours come from the forward kernel. Probabilities, dS and the results are
+// rounded to bf16 (2^-9 each): a few 1e-3 of the whole.
+void expect_gradients(PieceAttention& attention, const AttentionCase& test) {
+  const Rows in = rows_of(test.shape, 1.0F);
+  const std::vector<Bf16> gradient = random_rows(static_cast<std::int64_t>(in.q.size()), 4);
+  const Gradients got = run_backward(attention, test, in, gradient);
+  const AttentionGradients want = attention_reference_backward(test.shape, test.pieces, in.q, in.k, in.v, gradient);
+  expect_close(widened(got.q), want.q, 0.01, "dq");
+  expect_close(widened(got.k), want.k, 0.01, "dk");
+  expect_close(widened(got.v), want.v, 0.01, "dv");
+}
+
+TEST_P(PieceAttentionTest, BackwardMatchesTheReference) {
+  PieceAttention attention(heads_of(test().shape), std::get<0>(GetParam()));
+  expect_gradients(attention, test());
+}
+
+// Every version of the Hopper kernel, the default too.
+class HopperBackwardTest : public GpuTest<testing::TestWithParam<std::tuple<HopperBackwardVersion, AttentionCase>>> {
+ protected:
+  const AttentionCase& test() const { return std::get<1>(GetParam()); }
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
+    const std::string why = refusal(Kernel::kHopper, heads_of(test().shape), capability());
+    if (!why.empty()) GTEST_SKIP() << why;
+  }
+};
+
+TEST_P(HopperBackwardTest, MatchesTheReference) {
+  PieceAttention attention(heads_of(test().shape), Kernel::kHopper);
+  attention.use(std::get<0>(GetParam()));
+  expect_gradients(attention, test());
+}
+
+std::string version_name(const testing::TestParamInfo<std::tuple<HopperBackwardVersion, AttentionCase>>& info) {
+  return hopper_backward_names()[static_cast<std::size_t>(std::get<0>(info.param))] + "_" +
+         std::get<1>(info.param).name;
+}
+const auto every_version =
+    testing::Values(HopperBackwardVersion::kC, HopperBackwardVersion::kD, HopperBackwardVersion::kE,
+                    HopperBackwardVersion::kF, HopperBackwardVersion::kG);
+INSTANTIATE_TEST_SUITE_P(Cases, HopperBackwardTest,
+                         testing::Combine(every_version, testing::ValuesIn(attention_cases(128))), version_name);
+
+// Calls too long for the reference, with many key tiles a block, against version C: dK and dV are sums in the same
+// order, dQ is not, so that some of it rounds to the other bf16 (2^-8 of itself, in few places).
+class HopperBackwardVersionTest : public GpuTest<testing::TestWithParam<HopperBackwardVersion>> {};
+
+TEST_P(HopperBackwardVersionTest, AgreesWithTheOthersOnLongCalls) {
+  const std::string why = refusal(Kernel::kHopper, {8, 2, 128}, capability());
+  if (!why.empty()) GTEST_SKIP() << why;
+  std::vector<std::int64_t> lengths;
+  for (std::int64_t i = 0; i < 90; ++i) lengths.push_back(1 + 37 * i % 331);
+  std::int64_t packed = 0;
+  for (const std::int64_t length : lengths) packed += length;
+  const std::vector<AttentionCase> cases = {{"diffusion", {10000, 10000, 8, 2, 128}, block_diffusion(5000, 64, false)},
+                                            {"documents", {packed, packed, 32, 8, 128}, packed_documents(lengths)},
+                                            {"causal", {12345, 12345, 8, 2, 128}, packed_documents({12345})}};
+  for (const AttentionCase& test : cases) {
+    SCOPED_TRACE(test.name);
+    const Rows in = rows_of(test.shape, 1.0F);
+    const std::vector<Bf16> gradient = random_rows(static_cast<std::int64_t>(in.q.size()), 4);
+    PieceAttention first(heads_of(test.shape), Kernel::kHopper), other(heads_of(test.shape), Kernel::kHopper);
+    first.use(HopperBackwardVersion::kC);
+    other.use(GetParam());
+    const Gradients want = run_backward(first, test, in, gradient), got = run_backward(other, test, in, gradient);
+    expect_close(widened(got.q), widened(want.q), 1e-3, "dq");
+    expect_each_near(widened(got.k), widened(want.k), 0, "dk");
+    expect_each_near(widened(got.v), widened(want.v), 0, "dv");
+  }
+}
+
+std::string version_only(const testing::TestParamInfo<HopperBackwardVersion>& version) {
+  return hopper_backward_names()[static_cast<std::size_t>(version.param)];
+}
+INSTANTIATE_TEST_SUITE_P(Versions, HopperBackwardVersionTest, every_version, version_only);
 
 std::string name_of(const testing::TestParamInfo<std::tuple<Kernel, AttentionCase>>& info) {
   const AttentionCase& test = std::get<1>(info.param);

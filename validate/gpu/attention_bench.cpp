@@ -57,21 +57,37 @@ const std::vector<std::string>& columns() {
   return names;
 }
 
+const std::string& default_version() {
+  return hopper_backward_names()[static_cast<std::size_t>(kDefaultHopperBackward)];
+}
+HopperBackwardVersion version_named(const std::string& name) {
+  const std::vector<std::string>& names = hopper_backward_names();
+  return static_cast<HopperBackwardVersion>(std::find(names.begin(), names.end(), name) - names.begin());
+}
+
 class Bench {
  public:
-  Bench(ResultFile file, double seconds) : file_(std::move(file)) { limits_.most_seconds = seconds; }
+  Bench(ResultFile file, double seconds, std::vector<std::string> backward_versions)
+      : file_(std::move(file)), backward_versions_(std::move(backward_versions)) {
+    limits_.most_seconds = seconds;
+  }
 
   void run(const AttentionRow& row, const AttentionCall& call);
 
  private:
   void time(const AttentionRow& row, const AttentionCall& call, const std::string& impl, bool backward,
             const std::function<void()>& enqueue);
+  std::vector<std::string> versions_for(const PieceAttention& own) const {
+    const bool hopper = own.kernel() == PieceAttention::Kernel::kHopper;
+    return hopper ? backward_versions_ : std::vector<std::string>{default_version()};
+  }
   // A kernel that cannot run a row is no fault of the row: said, and the others go on.
   void skip(const AttentionRow& row, const std::string& impl, const std::exception& why) const {
     fmt::print(stderr, "{} {}: left out: {}\n", row.name, impl, why.what());
   }
 
   ResultFile file_;
+  std::vector<std::string> backward_versions_;  // of the Hopper kernel
   CallTimer timer_;
   LoopLimits limits_;
   CudnnAttention cudnn_;
@@ -127,10 +143,13 @@ void Bench::run(const AttentionRow& row, const AttentionCall& call) {
     time(row, call, impl, false,
          [&] { own.forward(plan, q.data(), k.data(), v.data(), o.data(), lse.data(), stream); });
     const PieceBackwardPlan backward = own.plan_backward(call.pieces, call.q_rows, call.k_rows, stream);
-    time(row, call, impl, true, [&] {
-      own.backward(backward, {q.data(), k.data(), v.data(), o.data(), lse.data(), d_o.data()},
-                   {d_q.data(), d_k.data(), d_v.data()}, stream);
-    });
+    for (const std::string& version : versions_for(own)) {
+      if (own.kernel() == PieceAttention::Kernel::kHopper) own.use(version_named(version));
+      time(row, call, version == default_version() ? impl : impl + "-" + version, true, [&] {
+        own.backward(backward, {q.data(), k.data(), v.data(), o.data(), lse.data(), d_o.data()},
+                     {d_q.data(), d_k.data(), d_v.data()}, stream);
+      });
+    }
   } catch (const std::invalid_argument& why) {
     skip(row, "longhaul", why);
   }
@@ -151,7 +170,7 @@ int report(const Errors& errors) {
 
 struct Options {
   std::string out, only;
-  std::vector<std::string> names;
+  std::vector<std::string> names, backward_versions = {default_version()};
   bool list = false, resume = false, quick = false;
   double seconds = 0.15;
 };
@@ -197,7 +216,7 @@ int run(const Options& options) {
   auto file = ResultFile::open(options.out, {identity_lines(), {"date: " + date}, columns(), {"pass", "impl", "name"}},
                                options.resume);
   if (!file) return report(file.error());
-  Bench bench(std::move(*file), options.seconds);
+  Bench bench(std::move(*file), options.seconds, options.backward_versions);
   for (const AttentionRow& row : *rows) {
     const Expected<AttentionCall> call = attention_call(row);
     if (!call) return report(call.error());
@@ -216,6 +235,9 @@ int main(int argc, char** argv) {
   auto* out = app.add_option("--out", options.out, "CSV file to write");
   app.add_option("--only", options.only, "rows whose name holds this text");
   app.add_option("--names", options.names, "these rows, in this order")->delimiter(',');
+  app.add_option("--backward-versions", options.backward_versions, "of our Hopper kernel, timed one after the other")
+      ->delimiter(',')
+      ->check(CLI::IsMember(longhaul::hopper_backward_names()));
   app.add_option("--seconds", options.seconds, "time for the samples of one call")->check(CLI::Range(0.001, 60.0));
   app.add_flag("--resume", options.resume, "go on with the file that is there");
   app.add_flag("--quick", options.quick, "one row of each kind");
