@@ -70,8 +70,8 @@ class Scopes : public testing::TestWithParam<std::string> {
  protected:
   const Strategy& strategy() const { return *find_strategy(GetParam()); }
   bool pipeline() const { return strategy().family == StrategyFamily::kPipeline; }
-  // dcp's cut weighs what each pass moves, so its plan for the forward pass alone is another one.
-  bool weighs_passes() const { return GetParam() == "dcp"; }
+  // dcp weighs the bytes and flashcp the time of the passes that there are: the forward pass alone has another plan.
+  bool weighs_passes() const { return GetParam() == "dcp" || GetParam() == "flashcp"; }
 };
 
 TEST_P(Scopes, BreakNoRule) {

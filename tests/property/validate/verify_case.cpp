@@ -10,10 +10,18 @@
 #include <stdexcept>
 #include <utility>
 
+#include "sim/cluster/cluster.h"
+#include "sim/core/data_files.h"
+#include "sim/cost/attention_library.h"
+
 namespace longhaul {
 namespace {
 
 constexpr std::int64_t kMostTokens = 2048;
+constexpr std::int64_t kMostDocuments = 64;
+
+// Nodes of 4 where the ranks fill them, else one node.
+int node_ranks(int ranks) { return ranks % 4 == 0 ? 4 : ranks; }
 
 std::vector<std::int64_t> divisors(std::int64_t of) {
   std::vector<std::int64_t> found;
@@ -115,36 +123,73 @@ std::shared_ptr<const Batch> draw_batch(const DrawInteger& draw, const Objective
     std::vector<std::int64_t> documents;
     if (i == 0 && long_document() > 0) documents.push_back(long_document());
     std::int64_t left = std::max<std::int64_t>(1, budget / sequences);
-    do {
-      documents.push_back(log_uniform(draw, 1, left));
+    const std::int64_t longest = log_uniform(draw, 1, left);
+    for (std::int64_t count = log_uniform(draw, 1, kMostDocuments); count > 0 && left > 0; --count) {
+      documents.push_back(log_uniform(draw, 1, std::min(left, longest)));
       left -= documents.back();
-    } while (left > 0 && draw(0, 5) > 0);
+    }
     add_sequence(*batch, documents);
   }
   return batch;
 }
 
-// Options whose values are words or flags, one of each that the strategy has.
-const std::vector<std::pair<std::string, std::vector<Json>>>& option_values() {
-  static const std::vector<std::pair<std::string, std::vector<Json>>> values = {
+struct DrawnOption {
+  std::string key;
+  std::vector<Json> values;
+  bool size = false;  // a number of a strategy, no variant of it
+};
+
+const std::vector<DrawnOption>& drawn_options() {
+  static const std::vector<DrawnOption> options = {
       {"cut", {"document", "sequence"}},
       {"cut_rule", {"equalise", "equalise-swap", "naive"}},
+      {"count_per_doc_pairs", {true, false}},
+      {"choose", {"time", "imbalance"}},
+      {"per_doc", {"limit", "time"}},
       {"exchange", {"padded", "exact"}},
       {"overlap", {false, true}},
       {"copies", {"fused", "framework"}},
       {"split", {"anywhere", "node"}},
       {"packing", {"fixed", "variable", "delayed"}},
-      {"queues", {1, 3}},
       {"micro_batches", {"packed", "gds"}},
-      {"stages", {1, 2, 4}},
-      {"chunk_tokens", {1, 7, 2048}},
-      {"bucket_tokens", {8, 64, 4096}},
-      {"rank_tokens", {8, 64, 4096}},
-      {"block_tokens", {1, 16, 1024}},
-      {"divisions", {2, 4}},
-      {"imbalance_intra", {0.0, 0.1, 1.0}},
+      {"imbalance_limit", {1.0, 1.05, 2.0}, true},
+      {"queues", {1, 3}, true},
+      {"packing_limit", {1.0, 2.0}, true},
+      {"stages", {1, 2, 4}, true},
+      {"chunk_tokens", {1, 7, 2048}, true},
+      {"bucket_tokens", {8, 64, 4096}, true},
+      {"rank_tokens", {8, 64, 4096}, true},
+      {"block_tokens", {1, 16, 1024}, true},
+      {"divisions", {2, 4}, true},
+      {"imbalance_inter", {0.0, 0.4, 1.0}, true},
+      {"imbalance_intra", {0.0, 0.1, 1.0}, true},
   };
-  return values;
+  return options;
+}
+
+// Ranks that planners may ask for times.
+const Cluster& cluster_of(int ranks) {
+  static std::map<int, Cluster> known;
+  const auto found = known.find(ranks);
+  if (found != known.end()) return found->second;
+  auto topology = read_topology("dgx-h100-ndr", data_directory());
+  if (!topology) throw std::runtime_error("no topology dgx-h100-ndr");
+  topology->gpus_per_node = node_ranks(ranks);
+  return known.emplace(ranks, Cluster(*topology, ranks)).first->second;
+}
+
+const KernelModel& kernels_of(const std::string& library_name) {
+  static std::map<std::string, KernelModel> known;
+  const auto found = known.find(library_name);
+  if (found != known.end()) return found->second;
+  auto kernels = load_kernel_model(cluster_of(1).device(), data_directory());
+  if (!kernels) throw std::runtime_error("no calibration");
+  if (library_name != attention_library_names().front()) {
+    const auto library = read_attention_library(library_name, data_directory());
+    if (!library) throw std::runtime_error("no attention library " + library_name);
+    kernels = kernels->with_attention_library(*library);
+  }
+  return known.emplace(library_name, *kernels).first->second;
 }
 
 bool has_option(const Strategy& strategy, const std::string& key) {
@@ -154,15 +199,35 @@ bool has_option(const Strategy& strategy, const std::string& key) {
 void finish(const Strategy& strategy, StrategyRequest& request, const Degrees& degrees, const Json& options) {
   request.degrees = degrees;
   request.ranks = degrees.ranks();
-  request.gpus_per_node = request.ranks % 4 == 0 ? 4 : request.ranks;
+  request.gpus_per_node = node_ranks(request.ranks);
   for (const auto& [key, value] : options.items()) {
     if (has_option(strategy, key)) request.options[key] = value;
   }
 }
 
+// Whether the strategy itself takes such options together; the faults of a study are tested elsewhere.
+bool options_agree(const Strategy& strategy, const Json& options) {
+  Errors errors;
+  if (strategy.check_options) strategy.check_options(options, "", "", errors);
+  return errors.empty();
+}
+
+// Every option, or beside a variant's those that are sizes, each in half of the draws.
+void draw_options(StrategyRequest& request, const Strategy& strategy, const DrawInteger& draw,
+                  const VerifyVariant* variant) {
+  if (variant != nullptr) request.options.update(variant->options);
+  for (const DrawnOption& option : drawn_options()) {
+    if (!has_option(strategy, option.key) || request.options.contains(option.key)) continue;
+    if (variant != nullptr && (!option.size || draw(0, 1) == 0)) continue;
+    request.options[option.key] = pick(draw, option.values);
+    if (!options_agree(strategy, request.options)) request.options.erase(option.key);
+  }
+}
+
 }  // namespace
 
-tl::expected<VerifyCase, std::string> draw_case(const Strategy& strategy, const DrawInteger& draw) {
+tl::expected<VerifyCase, std::string> draw_case(const Strategy& strategy, const DrawInteger& draw,
+                                                const VerifyVariant* variant) {
   const bool data = strategy.family == StrategyFamily::kData;
   const auto ranks = static_cast<int>(draw(data ? 1 : 2, 16));
   const Degrees degrees = draw_degrees(strategy, draw, ranks);
@@ -178,8 +243,10 @@ tl::expected<VerifyCase, std::string> draw_case(const Strategy& strategy, const 
   const std::int64_t sequences = chunks * degrees.dp * request.training.micro_batch_sequences;
   request.batch = draw_batch(draw, objective, sequences);
   finish(strategy, request, degrees, {{"slices", draw(1, 4)}, {"max_slices", draw(1, 5)}});
-  for (const auto& [key, values] : option_values()) {
-    if (has_option(strategy, key)) request.options[key] = pick(draw, values);
+  draw_options(request, strategy, draw, variant);
+  if (draw(0, 7) > 0) {
+    request.cluster = &cluster_of(ranks);
+    request.kernels = &kernels_of(variant == nullptr ? "cudnn" : variant->attention_library);
   }
   if (strategy.select) {  // a step after up to two others, whose documents may have waited
     std::vector<std::shared_ptr<const Batch>> loaded;
@@ -198,9 +265,10 @@ tl::expected<VerifyCase, std::string> draw_case(const Strategy& strategy, const 
   return drawn;
 }
 
-VerifyCase draw_applicable(const Strategy& strategy, const DrawInteger& draw, std::map<std::string, int>& redrawn) {
+VerifyCase draw_applicable(const Strategy& strategy, const DrawInteger& draw, std::map<std::string, int>& redrawn,
+                           const VerifyVariant* variant) {
   for (int attempt = 0; attempt < 1000; ++attempt) {
-    auto drawn = draw_case(strategy, draw);
+    auto drawn = draw_case(strategy, draw, variant);
     if (drawn) return std::move(*drawn);
     ++redrawn[drawn.error()];
   }
@@ -254,10 +322,12 @@ std::vector<CornerCase> corner_cases(const Strategy& strategy) {
       if (counted_tokens(*batch) == 0) continue;  // block diffusion corrupts about half of the tokens
       corner.request.batch = batch;
       finish(strategy, corner.request, shape.degrees, {{"slices", 2}, {"max_slices", 3}});
-      for (const auto& [key, values] : option_values()) {
+      for (const auto& [key, values, size] : drawn_options()) {
         const std::size_t turn = static_cast<std::size_t>(variant) + key.size();
         if (key == "packing" || key == "bucket_tokens" || key == "chunk_tokens") continue;  // would refuse some corners
-        if (has_option(strategy, key)) corner.request.options[key] = values[turn % values.size()];
+        if (!has_option(strategy, key)) continue;
+        corner.request.options[key] = values[turn % values.size()];
+        if (!options_agree(strategy, corner.request.options)) corner.request.options.erase(key);
       }
       corner.name = fmt::format("{}, zero {}, recompute {}", shape.name, corner.request.training.zero_stage,
                                 corner.request.training.recompute == Recompute::kFull ? "full" : "none");
