@@ -25,6 +25,8 @@ struct Options {
   std::string table;
   bool strict = false;
   std::string runs;  // the folder of kept runs; empty: the one that ships
+  std::string rows;  // measured calls; empty: the tables that ship
+  std::string device = "h200";
 };
 
 Errors table_faults(const std::string& table) {
@@ -65,11 +67,13 @@ Expected<std::string> context_parallel(const Options& options) {
 }
 
 Expected<std::string> kernels(const Options& options) {
-  const Expected<KernelAccuracy> accuracy = kernel_accuracy(data_directory());
+  const Expected<KernelAccuracy> accuracy = options.rows.empty()
+                                                ? kernel_accuracy(data_directory())
+                                                : rows_accuracy(data_directory(), options.device, options.rows);
   if (!accuracy) return tl::unexpected(accuracy.error());
   if (options.global.format() == Format::kJson) return kernels_json(*accuracy);
   if (options.global.format() == Format::kCsv) return kernels_csv(*accuracy);
-  return kernels_table(*accuracy);
+  return kernels_table(*accuracy, options.rows);
 }
 
 Expected<std::string> runs(const Options& options) {
@@ -118,6 +122,12 @@ void add_accuracy(CLI::App& app, Action& action) {
   command->add_flag("--strict", options->strict, "Also leave out all tables of the same kind of machine at once");
   command->add_option("--runs", options->runs, "Folder of kept runs of longhaul validate (default validate/data/runs)")
       ->check(CLI::ExistingDirectory);
+  CLI::Option* rows =
+      command
+          ->add_option("--rows", options->rows,
+                       "With --table kernels: rows of longhaul calibrate, judged by the shipped calibration")
+          ->check(CLI::ExistingFile);
+  command->add_option("--device", options->device, "Device of --rows")->capture_default_str()->needs(rows);
   add_global_options(*command, options->global, "longhaul accuracy --table context-parallel --threads 2");
   command->callback([&action, options] { action = [options] { return accuracy(*options); }; });
 }

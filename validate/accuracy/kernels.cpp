@@ -1,5 +1,7 @@
 #include "validate/accuracy/kernels.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -12,6 +14,7 @@
 #include "validate/fit/fit.h"
 #include "validate/fit/h200_tables.h"
 #include "validate/fit/residuals.h"
+#include "validate/fit/row_class.h"
 
 namespace longhaul {
 namespace {
@@ -123,23 +126,37 @@ std::string file_name(const FittedRow& row) {
 // Published rows stand in validate/data/kernels/DEVICE.csv.
 std::string device_of(const FittedRow& row) { return std::filesystem::path(row.row.file).stem().string(); }
 
-// What the shipped model says of the rows in place of a held-out prediction.
-Expected<std::vector<FittedRow>> predict_aside(const std::string& data_directory) {
-  const Expected<std::vector<KernelRow>> rows = read_h200_aside(data_directory + "/validate/data/h200");
-  if (!rows) return tl::unexpected(rows.error());
-  const Expected<DeviceSpec> device = read_device("h200", data_directory);
-  if (!device) return tl::unexpected(device.error());
-  const Expected<KernelModel> model = load_kernel_model(*device, data_directory);
+// What the model says of a call whose class the calibration has not: as a study would have it.
+Estimate estimate_without_class(const KernelModel& model, const KernelRow& row, const RowClass& of) {
+  if (row.op != "attention") return *model.of_class("elementwise", of.call);
+  const auto pieces = parse_pieces(row.pieces, row.mask);
+  return row.pass == "fwd" ? model.attention_forward(*pieces, row.q_heads, row.kv_heads, row.head_dim)
+                           : model.attention_backward(*pieces, row.q_heads, row.kv_heads, row.head_dim);
+}
+
+// What the shipped model says of the rows in place of a held-out prediction. Launches are left out.
+Expected<std::vector<FittedRow>> predict_shipped(const std::string& data_directory, const std::string& device,
+                                                 const std::vector<KernelRow>& rows) {
+  const Expected<DeviceSpec> spec = read_device(device, data_directory);
+  if (!spec) return tl::unexpected(spec.error());
+  const Expected<KernelModel> model = load_kernel_model(*spec, data_directory);
   if (!model) return tl::unexpected(model.error());
   std::vector<FittedRow> out;
-  for (const KernelRow& row : *rows) {
-    const auto pieces = parse_pieces(row.pieces, row.mask);
-    if (!pieces) return tl::unexpected(Errors{pieces.error()});
-    const Estimate estimate = row.pass == "fwd"
-                                  ? model->attention_forward(*pieces, row.q_heads, row.kv_heads, row.head_dim)
-                                  : model->attention_backward(*pieces, row.q_heads, row.kv_heads, row.head_dim);
-    out.push_back({row, "attention", estimate.seconds, estimate.seconds, estimate.low, estimate.high});
+  Errors errors;
+  for (const KernelRow& row : rows) {
+    if (row.op == "launch") continue;
+    const std::optional<RowClass> of = row_class(row, spec->multiprocessors);
+    if (!of) {
+      errors.push_back({row.file, fmt::format("line {}", row.line),
+                        fmt::format("{} has no one call for mask \"{}\"", row.impl, row.mask),
+                        "rows of calls that the library makes", ""});
+      continue;
+    }
+    const std::optional<Estimate> known = model->of_class(of->name, of->call);
+    const Estimate estimate = known ? *known : estimate_without_class(*model, row, *of);
+    out.push_back({row, of->name, estimate.seconds, estimate.seconds, estimate.low, estimate.high});
   }
+  if (!errors.empty()) return tl::unexpected(std::move(errors));
   return out;
 }
 
@@ -152,6 +169,15 @@ bool KernelErrors::met() const {
 
 bool KernelErrors::covered_well() const {
   return !covers || rows < kRowsOfACoverage || (covered >= kLeastCovered && covered <= kMostCovered);
+}
+
+Expected<KernelAccuracy> rows_accuracy(const std::string& data_directory, const std::string& device,
+                                       const std::string& file) {
+  const Expected<std::vector<KernelRow>> rows = read_kernel_rows(file);
+  if (!rows) return tl::unexpected(rows.error());
+  Expected<std::vector<FittedRow>> predicted = predict_shipped(data_directory, device, *rows);
+  if (!predicted) return tl::unexpected(predicted.error());
+  return summarise_kernels(std::move(*predicted), {});
 }
 
 KernelAccuracy summarise_kernels(std::vector<FittedRow> rows, std::vector<FittedRow> aside) {
@@ -187,7 +213,10 @@ void add_published(const std::vector<PublishedFit>& fits, KernelAccuracy& accura
 
 Expected<KernelAccuracy> kernel_accuracy(const std::string& data_directory) {
   Expected<Fit> fit = fit_h200(data_directory + "/validate/data/h200");
-  Expected<std::vector<FittedRow>> aside = predict_aside(data_directory);
+  const std::string tables = data_directory + "/validate/data/h200";
+  const Expected<std::vector<KernelRow>> aside_rows = read_h200_aside(tables);
+  Expected<std::vector<FittedRow>> aside =
+      aside_rows ? predict_shipped(data_directory, "h200", *aside_rows) : tl::unexpected(aside_rows.error());
   Errors errors;
   if (!fit) errors = fit.error();
   if (!aside) errors.insert(errors.end(), aside.error().begin(), aside.error().end());

@@ -42,12 +42,18 @@ struct KernelAccuracy {
 
 // From the tables in `data_directory`/validate/data. Every fault of every table.
 Expected<KernelAccuracy> kernel_accuracy(const std::string& data_directory);
+// Rows of `file` (validate/fit/kernel_rows.h, as `longhaul calibrate` writes them: launch cost kept out) as the shipped
+// model of `device` predicts them: `held_out` is the shipped prediction; calls whose class it has not are predicted as
+// a study would have them. Errors: the device, faulty rows.
+Expected<KernelAccuracy> rows_accuracy(const std::string& data_directory, const std::string& device,
+                                       const std::string& file);
 // Adds the groups of published rows: by device and class, held out and as shipped; aside by table.
 void add_published(const std::vector<PublishedFit>& fits, KernelAccuracy& accuracy);
 // The figures of these rows, for tests; `aside` as above.
 KernelAccuracy summarise_kernels(std::vector<FittedRow> rows, std::vector<FittedRow> aside);
 
-std::string kernels_table(const KernelAccuracy& accuracy);
+// `file` as given to rows_accuracy; empty for kernel_accuracy's.
+std::string kernels_table(const KernelAccuracy& accuracy, const std::string& file = "");
 std::string kernels_json(const KernelAccuracy& accuracy);
 std::string kernels_csv(const KernelAccuracy& accuracy);
 
