@@ -52,6 +52,7 @@ AttentionLibraryPass read_pass(JsonReader& parent, const char* key) {
   pass.seconds_per_pair = reader.required_number("seconds_per_pair", 1e-15, kLargestConstant).value_or(1);
   pass.seconds_per_tile = reader.required_number("seconds_per_tile", 0, kLargestConstant).value_or(0);
   pass.masked_tail_tiles = reader.required_number("masked_tail_tiles", 0, kMostTailTiles).value_or(0);
+  pass.seconds_per_idle_block = reader.number("seconds_per_idle_block", 0, kLargestConstant).value_or(0);
   if (const Json* residuals = reader.required("residuals", "an object of residuals")) {
     JsonReader band(*residuals, reader.file(), reader.child_path("residuals"), reader.errors());
     band.required_integer("rows", 1, 1'000'000);
@@ -176,8 +177,10 @@ double library_attention_seconds(const AttentionLibrary& library, const DeviceSp
   const double visited = forward ? work.forward_pairs : work.backward_pairs;
   const double tail = work.pairs < work.all_pairs ? pass.masked_tail_tiles * visited / tiles : 0;
   const double even = heads / device.multiprocessors;
+  const double idle = static_cast<double>(work.pieces * (forward ? work.most_q_tiles : work.most_k_tiles)) - tiles;
   const double seconds = pass.seconds_per_call +
-                         width * (pair * (visited * even + tail) + pass.seconds_per_tile * slower_clock * tiles * even);
+                         width * (pair * (visited * even + tail) + pass.seconds_per_tile * slower_clock * tiles * even) +
+                         pass.seconds_per_idle_block * slower_clock * idle * even;
   // bf16: Q and O, K and V; the backward pass also reads dO and writes dQ, dK, dV.
   const double passes = forward ? 2 : 4;
   const double bytes = 2 * static_cast<double>(head_dim) * passes *

@@ -11,6 +11,7 @@
 #include "sim/core/invariant.h"
 #include "sim/cost/attention_library.h"
 #include "sim/cost/calibration.h"
+#include "sim/cost/eager_kernels.h"
 #include "sim/cost/kernel_features.h"
 
 namespace longhaul {
@@ -221,6 +222,39 @@ std::optional<Estimate> KernelModel::of_class(std::string_view kernel_class, con
   const KernelCalibration* kernel = calibration_->find(kernel_class);
   if (kernel == nullptr) return std::nullopt;
   return estimate(*kernel, kernel_class, call);
+}
+
+std::optional<Estimate> KernelModel::eager(std::string_view kind, Bytes read_and_written) const {
+  const EagerKernelTimes* times = eager_ == nullptr ? nullptr : eager_->kernel(kind);
+  if (times == nullptr) return std::nullopt;
+  const double slower = eager_->measured_memory_bytes_per_second / device_.memory_bandwidth.value;
+  Estimate out = elementwise(read_and_written);  // its interval and basis
+  const double seconds =
+      times->wait_seconds + times->seconds_per_byte * slower * static_cast<double>(read_and_written.value);
+  const double factor = seconds / out.seconds;
+  if (factor > 1) {
+    out.seconds *= factor;
+    out.low *= factor;
+    out.high *= factor;
+  }
+  return out;
+}
+
+std::optional<double> KernelModel::eager_issue_seconds(std::string_view kind) const {
+  const EagerKernelTimes* times = eager_ == nullptr ? nullptr : eager_->kernel(kind);
+  if (times == nullptr) return std::nullopt;
+  return times->host_seconds;
+}
+
+double KernelModel::stall_seconds(std::string_view kind, std::int64_t pieces) const {
+  const HostStallTimes* times = eager_ == nullptr ? nullptr : eager_->stall(kind);
+  return times == nullptr ? 0 : times->seconds + times->seconds_per_piece * static_cast<double>(pieces);
+}
+
+KernelModel KernelModel::with_eager_kernels(std::shared_ptr<const EagerKernels> eager) const {
+  KernelModel other = *this;
+  other.eager_ = std::move(eager);
+  return other;
 }
 
 double KernelModel::launch_seconds() const { return calibration_->launch_seconds; }

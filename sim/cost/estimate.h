@@ -29,6 +29,7 @@ namespace longhaul {
 
 struct AttentionLibrary;  // sim/cost/attention_library.h
 struct Calibration;       // sim/cost/calibration.h
+struct EagerKernels;      // sim/cost/eager_kernels.h
 struct KernelCalibration;
 struct KernelCall;  // sim/cost/kernel_features.h
 enum class TermKind;
@@ -101,6 +102,13 @@ class KernelModel {
   // A call of a class that the calibration has (sim/cost/kernel_features.h); nothing of one that it has not.
   std::optional<Estimate> of_class(std::string_view kernel_class, const KernelCall& call) const;
 
+  // A copy by an eager framework's own kernel (sim/cost/eager_kernels.h), `wait` before it included, and the host's time
+  // to issue it. Nothing for a kind that was not measured, or without with_eager_kernels.
+  std::optional<Estimate> eager(std::string_view kind, Bytes read_and_written) const;
+  std::optional<double> eager_issue_seconds(std::string_view kind) const;
+  // How long the device waits for the host in a stall over so many pieces; 0 for a kind that was not measured.
+  double stall_seconds(std::string_view kind, std::int64_t pieces) const;
+
   // Host time that one kernel launch costs: the floor of an op where the CPU is the bottleneck.
   double launch_seconds() const;
   // How kernels, copies and transfers of this device slow each other down.
@@ -111,6 +119,9 @@ class KernelModel {
   // The same model with attention by another library than the calibration's; the device must be one that it runs on.
   // Nothing: the calibration's own again.
   KernelModel with_attention_library(std::shared_ptr<const AttentionLibrary> library) const;
+
+  // The same model with the kernels of an eager framework for ops that ask for them.
+  KernelModel with_eager_kernels(std::shared_ptr<const EagerKernels> eager) const;
 
   const DeviceSpec& device() const { return device_; }
   bool measured() const { return measured_; }   // false: every basis is kDatasheet
@@ -145,6 +156,7 @@ class KernelModel {
   DeviceSpec device_;
   std::shared_ptr<const Calibration> calibration_;
   std::shared_ptr<const AttentionLibrary> attention_library_;  // nothing: the calibration's
+  std::shared_ptr<const EagerKernels> eager_;                  // nothing: copies as any other
   bool measured_;
   double overlap_scale_ = 1;
 };

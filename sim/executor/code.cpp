@@ -231,15 +231,15 @@ std::unique_ptr<const SegmentCosts> CodeCache::make_costs(int rank, const Block&
   at.chunk = block.chunk;
   at.layer = block.first_layer;
   at.segment = block.segment;
-  std::uint32_t launches = 0;
+  std::int64_t issued = 0;
+  const std::int64_t launch = durations_->launch().ps();
   for (std::size_t i = 0; i < ops.size(); ++i) {
     const Op& op = ops[i];
     at.op = &op;
     at.index = static_cast<std::int16_t>(i);
     OpCost cost;
     cost.empty = is_empty(*schedule_, at);
-    launches += cost.empty ? 0 : 1;
-    cost.launches = launches;
+    if (!cost.empty) cost.issue = launch;
     if (!cost.empty && op.kind == OpKind::kCollective) {
       if (op.collective == CollectiveKind::kExchange) {
         set_exchange_parts(at, cost);
@@ -255,7 +255,10 @@ std::unique_ptr<const SegmentCosts> CodeCache::make_costs(int rank, const Block&
       cost.above = duration.above.ps();
       cost.kernel = duration.kernel;
       cost.tiles = duration.tiles;
+      if (duration.issue) cost.issue = duration.issue->ps();
     }
+    issued += cost.issue;
+    cost.issued = issued;
     costs->ops.push_back(cost);
     const auto bytes = [&](const TensorRef& ref) {
       return ref.chunks >= 0 ? 0 : tensor_bytes(*schedule_, rank, resolve(at, ref));

@@ -84,7 +84,8 @@ struct OpCost {
   std::int64_t below = 0;  // of a kernel, ps: its interval begins so much before `value`, ends so much above
   std::int64_t above = 0;
   std::int64_t tiles = 0;        // of a GEMM
-  std::uint32_t launches = 0;    // launches of the segment up to and including this op, guards ignored
+  std::int64_t issue = 0;        // host time of this op's launch, ps; 0 if it is empty
+  std::int64_t issued = 0;       // of the segment up to and including this op, guards ignored
   std::uint16_t send_parts = 0;  // exchanges: bit p: part p sends to (receives from) somebody
   std::uint16_t receive_parts = 0;
   KernelKind kernel = KernelKind::kElementwise;
@@ -96,16 +97,16 @@ struct SegmentCosts {
   std::vector<OpCost> ops;
   std::vector<std::int64_t> acquire_bytes, release_bytes;  // beside SegmentCode's lists
 
-  // Launches of a whole pass, or of its ops up to and including `index`.
-  std::uint32_t launches(const Variant& variant, std::size_t index) const {
-    std::uint32_t count = ops[index].launches;
+  // Host time in ps to issue a whole pass, or its ops up to and including `index`.
+  std::int64_t issued(const Variant& variant, std::size_t index) const {
+    std::int64_t time = ops[index].issued;
     for (const std::uint16_t skip : variant.skipped) {
       if (skip > index) break;
-      count -= ops[skip].empty ? 0 : 1;
+      time -= ops[skip].issue;
     }
-    return count;
+    return time;
   }
-  std::uint32_t launches(const Variant& variant) const { return launches(variant, ops.size() - 1); }
+  std::int64_t issued(const Variant& variant) const { return issued(variant, ops.size() - 1); }
 };
 
 // Compiles and keeps the segments and costs of one schedule. Pointers stay valid.

@@ -149,7 +149,7 @@ void Engine::issue_pass(std::int32_t rank, const Block& block, const Variant& va
   pass.chunk = block.chunk;
   pass.layer = static_cast<std::int16_t>(block.first_layer + state.iteration * block.layer_step);
   pass.segment = block.segment;
-  state.host += Time::from_ps(launch_.ps() * pass.costs->launches(variant));
+  state.host += Time::from_ps(pass.costs->issued(variant));
   state.outstanding += variant.op_count;
 
   const auto streams = static_cast<std::size_t>(stream_count_);
@@ -203,7 +203,7 @@ void Engine::advance(std::int32_t rank, int id, Time now) {
     }
     const OpCost& cost = pass.costs->ops[index];
     if (!cost.empty) {
-      const std::int64_t issue = pass.issue_begin.ps() + launch_.ps() * pass.costs->launches(*pass.variant, index);
+      const std::int64_t issue = pass.issue_begin.ps() + pass.costs->issued(*pass.variant, index);
       if (issue > now.ps()) {
         stream.state = StreamState::kIssue;
         stream.end = issue;

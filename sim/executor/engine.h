@@ -235,7 +235,6 @@ class Engine {
   std::uint32_t pass_capacity_;
   std::size_t import_stride_;
   std::size_t slot_stride_;
-  Time launch_;
   std::vector<double> transfer_slowdowns_;                     // rising, the first is 1
   std::array<std::int8_t, kOverlapClassCount> pressure_of_{};  // of a running kernel on its rank's transfers
 

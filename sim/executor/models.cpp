@@ -19,6 +19,7 @@ struct Sized {
   Estimate estimate;
   KernelKind kernel = KernelKind::kElementwise;
   std::int64_t tiles = 0;
+  std::optional<double> issue_seconds = {};  // nothing: a plain launch
 };
 
 // Sequences that one launch takes as a batch: equal squares of a step whose sequences are one document each. Such
@@ -115,6 +116,23 @@ Estimate elementwise_time(const KernelModel& model, const Schedule& schedule, co
   return model.elementwise(bytes, kernel.function, rows, row_bytes / kActivationBytes);
 }
 
+// Copies by an eager framework's kernels; the stall before an op.
+void make_eager(const KernelModel& model, const Schedule& schedule, const OpInstance& at, Sized& sized) {
+  const Op& op = *at.op;
+  if (op.eager != EagerKernel::kNone) {
+    const Bytes bytes{touched_bytes(schedule, at)};
+    if (const auto eager = model.eager(to_string(op.eager), bytes)) sized.estimate = *eager;
+    sized.issue_seconds = model.eager_issue_seconds(to_string(op.eager));
+  }
+  if (op.stall == HostStall::kNone) return;
+  std::int64_t pieces = 0;
+  if (op.pieces >= 0) {
+    pieces = static_cast<std::int64_t>(at.shape->pieces[static_cast<std::size_t>(op.pieces)]->pieces.size());
+  }
+  const double stall = model.stall_seconds(to_string(op.stall), pieces);
+  for (double* end : {&sized.estimate.seconds, &sized.estimate.low, &sized.estimate.high}) *end += stall;
+}
+
 Sized kernel_time(const KernelModel& model, const Schedule& schedule, const OpInstance& at) {
   Sized sized;
   switch (at.op->kind) {
@@ -140,6 +158,7 @@ Sized kernel_time(const KernelModel& model, const Schedule& schedule, const OpIn
     case OpKind::kCollective:
       LH_ASSERT(false, "`{}` is a collective, not a kernel", at.op->label);
   }
+  make_eager(model, schedule, at, sized);
   return sized;
 }
 
@@ -296,8 +315,11 @@ bool by_pair(const PeerMessage& a, const PeerMessage& b) { return std::tie(a.fro
 OpDuration KernelDurations::duration(const Schedule& schedule, const OpInstance& at) const {
   const Sized sized = kernel_time(*model_, schedule, at);
   const Estimate& of = sized.estimate;
-  return {Time::from_seconds(of.seconds * scale_), sized.kernel, sized.tiles,
-          Time::from_seconds((of.seconds - of.low) * scale_), Time::from_seconds((of.high - of.seconds) * scale_)};
+  OpDuration out{Time::from_seconds(of.seconds * scale_), sized.kernel, sized.tiles,
+                 Time::from_seconds((of.seconds - of.low) * scale_),
+                 Time::from_seconds((of.high - of.seconds) * scale_)};
+  if (sized.issue_seconds) out.issue = Time::from_seconds(*sized.issue_seconds);
+  return out;
 }
 
 Estimate KernelDurations::estimate(const Schedule& schedule, const OpInstance& at) const {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -24,6 +25,7 @@ struct OpDuration {
   KernelKind kernel = KernelKind::kElementwise;
   std::int64_t tiles = 0;       // of a GEMM's output, as OverlapModel counts them
   Time below = {}, above = {};  // its 90 % interval: time - below to time + above
+  std::optional<Time> issue = {};  // host time to issue it; nothing: that of a launch
 };
 
 class OpDurations {

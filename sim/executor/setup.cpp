@@ -18,8 +18,7 @@ Engine::Engine(const Schedule& schedule, const OpDurations& durations, Collectiv
       stream_count_(schedule.streams()),
       pass_capacity_(std::bit_ceil(static_cast<std::uint32_t>(std::max(options.launch_queue_passes, 1)))),
       import_stride_(static_cast<std::size_t>(code_.most_imports())),
-      slot_stride_(static_cast<std::size_t>(code_.event_slots())),
-      launch_(durations.launch()) {
+      slot_stride_(static_cast<std::size_t>(code_.event_slots())) {
   LH_ASSERT(options.launch_queue_ops >= 1 && options.launch_queue_passes >= 1, "the launch queue must hold something");
   set_up_ranks();
   set_up_groups();
@@ -136,7 +135,7 @@ void Engine::trace(std::int32_t rank, int id, const Iteration& pass, std::size_t
   if (op.kind == OpKind::kCollective) {
     record.group = schedule_->ranks[static_cast<std::size_t>(rank)].groups[static_cast<std::size_t>(op.role)];
   }
-  record.issue = pass.issue_begin + Time::from_ps(launch_.ps() * pass.costs->launches(*pass.variant, index));
+  record.issue = pass.issue_begin + Time::from_ps(pass.costs->issued(*pass.variant, index));
   record.arrival = Time::from_ps(stream.arrival);
   record.start = Time::from_ps(stream.start);
   record.end = now;

@@ -53,6 +53,25 @@ const char* to_string(Function function);
 enum class CollectiveKind : std::uint8_t { kAllReduce, kAllGather, kReduceScatter, kBroadcast, kExchange };
 const char* to_string(CollectiveKind kind);
 
+// Which kernel of an eager framework does an op's work, where it is another one than ours. Only its time differs.
+enum class EagerKernel : std::uint8_t {
+  kNone,
+  kIndexedRows,   // rows by a mask or a list of indices
+  kExpandedRows,  // rows by an index spread over all their columns
+  kJoinedSlices,  // a cat
+  kAddedSlice,    // x[a:b] += y
+};
+const char* to_string(EagerKernel kernel);
+
+// Work of the host before an op, for which it first waits until the op's stream has run dry.
+enum class HostStall : std::uint8_t {
+  kNone,
+  kReadValues,      // a few numbers read back from the device
+  kHalfMasks,       // ring-flash-attention's two masks of halves, made from bounds of documents on the device
+  kHalfLogarithms,  // its log-sum-exps of halves, document by document
+};
+const char* to_string(HostStall stall);
+
 using StreamId = std::int8_t;
 using EventSlot = std::int8_t;
 using GroupRole = std::int8_t;  // which of a rank's groups a collective uses
@@ -93,6 +112,8 @@ struct Op {
   Function function = Function::kNone;
   StreamId stream = kComputeStream;
   Guard guard = Guard::kAlways;  // skipped in the first or last layer of its block
+  EagerKernel eager = EagerKernel::kNone;
+  HostStall stall = HostStall::kNone;  // over the pieces in `pieces`
   std::string label;
 
   std::vector<EventSlot> waits;

@@ -58,6 +58,36 @@ const char* to_string(Function function) {
   return "";
 }
 
+const char* to_string(EagerKernel kernel) {
+  switch (kernel) {
+    case EagerKernel::kNone:
+      return "";
+    case EagerKernel::kIndexedRows:
+      return "indexed_rows";
+    case EagerKernel::kExpandedRows:
+      return "expanded_rows";
+    case EagerKernel::kJoinedSlices:
+      return "joined_slices";
+    case EagerKernel::kAddedSlice:
+      return "added_slice";
+  }
+  return "";
+}
+
+const char* to_string(HostStall stall) {
+  switch (stall) {
+    case HostStall::kNone:
+      return "";
+    case HostStall::kReadValues:
+      return "read_values";
+    case HostStall::kHalfMasks:
+      return "half_masks";
+    case HostStall::kHalfLogarithms:
+      return "half_logarithms";
+  }
+  return "";
+}
+
 const char* to_string(CollectiveKind kind) {
   switch (kind) {
     case CollectiveKind::kAllReduce:

@@ -7,6 +7,7 @@
 #include "sim/core/data_files.h"
 #include "sim/core/invariant.h"
 #include "sim/cost/attention_library.h"
+#include "sim/cost/eager_kernels.h"
 #include "sim/scenario/layout_check.h"
 #include "sim/strategies/registry.h"
 
@@ -58,6 +59,9 @@ Expected<CaseSetup> set_up_case(const StudyCase& study_case, const std::string& 
     if (!library) return tl::unexpected(library.error());
     model = model.with_attention_library(*library);
   }
+  const auto eager = read_eager_kernels(data_directory());
+  if (!eager) return tl::unexpected(eager.error());
+  model = model.with_eager_kernels(*eager);
   CaseSetup setup{&study_case, std::move(*cluster), std::move(model), {}};
   for (std::int64_t step = 0; step < study_case.documents.steps; ++step) {
     setup.batches.push_back(

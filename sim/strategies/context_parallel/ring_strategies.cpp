@@ -82,7 +82,13 @@ void add_ring_strategies(std::vector<Strategy>& list) {
   Strategy te = ring_strategy("te-p2p");
   te.note = "merging a ring step follows its attention; Transformer Engine overlaps it with the next step's";
   te.plan = [](const StrategyRequest& request) {
-    return plan_ring(request, plan_zigzag_cp, RingFlavor::kTransformerEngine);
+    return plan_ring(request, plan_zigzag_cp,
+                     framework_copies(request) ? RingFlavor::kPadded : RingFlavor::kTransformerEngine);
+  };
+  te.option_keys = {"copies"};
+  te.check_options = [](const Json& options, const std::string& file, const std::string& path, Errors& errors) {
+    JsonReader reader(options, file, path, errors);
+    check_copies(reader);
   };
   list.push_back(std::move(te));
 }

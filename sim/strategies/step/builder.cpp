@@ -151,6 +151,17 @@ SegmentWriter& SegmentWriter::pipeline_edge() {
   return *this;
 }
 
+SegmentWriter& SegmentWriter::eager(EagerKernel kernel) {
+  ops_.back().eager = kernel;
+  return *this;
+}
+
+SegmentWriter& SegmentWriter::stalls(HostStall stall, PieceSlot pieces) {
+  ops_.back().stall = stall;
+  if (pieces >= 0) ops_.back().pieces = pieces;
+  return *this;
+}
+
 SegmentWriter& SegmentWriter::guarded(Guard guard) {
   ops_.back().guard = guard;
   return *this;

@@ -85,6 +85,9 @@ class SegmentWriter {
   SegmentWriter& releases_if(bool condition, std::initializer_list<TensorRef> tensors);
   SegmentWriter& on(StreamId stream);
   SegmentWriter& guarded(Guard guard);
+  SegmentWriter& eager(EagerKernel kernel);
+  // `pieces` only for stalls that grow with them; not of an attention op, which has its own.
+  SegmentWriter& stalls(HostStall stall, PieceSlot pieces = -1);
   SegmentWriter& pipeline_edge();
 
   ScheduleBuilder& builder() { return *builder_; }

@@ -47,6 +47,7 @@ void RingScheme::declare(ScheduleBuilder& builder, const ModelShape& model, cons
                                    framework() ? ElementType::kFp32 : ElementType::kBf16, MemoryCategory::kKeyValue);
   }
   if (framework()) declare_framework();
+  if (padded()) declare_padded();
 }
 
 // K (0) or V (1) columns of a qkv-shaped tensor.
@@ -130,13 +131,16 @@ void RingScheme::attend(SegmentWriter& w, int step, const ForwardMode& mode) con
   const auto lses = [&](const TensorRef& ref, Access access) {
     return columns_of(ref, access, 0, model_.q_heads, rows);
   };
-  Op op = attention_op(step, mode, first ? TensorRef{} : block(step, i));
+  const TensorRef at_hand = first ? TensorRef{} : block(step, i);
+  if (padded() && !alone()) take_operands(w, step, mode, at_hand);
+  Op op = attention_op(step, mode, at_hand);
   op.o = outputs(output, Access::kWrite);
   op.lse = lses(lse, Access::kWrite);
   w.attention("attention", std::move(op)).acquires({output, lse});
   if (!first) w.waits(arrived(step));
   if (!first && last(step)) w.releases_if(!te() || !mode.keep, {block(step, i)});
   if (!last(step)) w.records(attended(step));
+  if (padded() && !alone()) put_output(w, step, output);
   if (first) return;
   w.merge("attention_merge", outputs(output, Access::kRead), lses(lse, Access::kRead),
           outputs(total_output, Access::kAccumulate), lses(total_lse, Access::kAccumulate))
@@ -251,7 +255,7 @@ void RingScheme::set_shape(ShapeSet& shape, int member, const std::vector<RingSt
     shape.row_maps[static_cast<std::size_t>(at(t).block_map)] = step.block_rows;
     shape.row_lists[static_cast<std::size_t>(at(t).query_rows)] = step.query_rows;
     shape.row_lists[static_cast<std::size_t>(at(t).key_rows)] = step.key_rows;
-    if (!framework()) continue;
+    if (!framework() && !padded()) continue;
     const auto half = [&](const RowListPtr& list) { return list->rows < rows ? list : make_row_list({}); };
     shape.row_lists[static_cast<std::size_t>(at(t).half_queries)] = half(step.query_rows);
     shape.row_lists[static_cast<std::size_t>(at(t).half_keys)] = half(step.key_rows);

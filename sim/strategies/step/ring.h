@@ -29,6 +29,12 @@
 // same. Its update of outputs is one fused kernel, as its TorchScript makes it; the host's work on masks is not
 // modelled.
 //
+// kPadded is Transformer Engine's ring as MagiAttention's benchmark runs it around FlashAttention-3 (github SandAI-org/
+// MagiAttention @2c64135, exps/dist_attn/baselines/ring_attn.py, utils_cp.py), op by op. Each step: halves of queries
+// or keys and values are copied out; every operand of the call is gathered from its padded rows; the call's output is
+// put back into zeros; the backward pass does the same with O, dO, dQ, dK and dV, adds dQ apart and joins dK and dV.
+// Gathers and puts work on whole rows even where nothing is padded. Copies of log-sum-exps are not modelled.
+//
 // Transformer Engine's forward alternates two streams, so that merging a step overlaps the next one's attention; here
 // it follows.
 #pragma once
@@ -46,6 +52,7 @@ enum class RingFlavor : std::uint8_t {
   kRingFlashAttention,
   kTransformerEngine,
   kFramework,  // ring-flash-attention with the copies of its eager code (ring_framework.cpp)
+  kPadded,     // kTransformerEngine with the copies of MagiAttention's benchmark (ring_padded.cpp)
 };
 
 // What one member does at one step.
@@ -77,7 +84,7 @@ class RingScheme : public AttentionScheme {
   struct Step {
     RowMapSlot block_map = 0;
     RowListSlot query_rows = kAllRows, key_rows = kAllRows;
-    RowListSlot half_queries = -1, half_keys = -1;  // kFramework: the same rows where they are not all, else none
+    RowListSlot half_queries = -1, half_keys = -1;  // with copies: the same rows where they are not all, else none
     PieceSlot pieces = -1;
     TensorKindId block = -1;       // K, V
     TensorKindId block_grad = -1;  // dK, dV of this step alone; kRingFlashAttention: not at step 0
@@ -85,7 +92,8 @@ class RingScheme : public AttentionScheme {
   };
 
   bool alone() const { return group_size_ == 1; }
-  bool te() const { return flavor_ == RingFlavor::kTransformerEngine; }
+  bool te() const { return flavor_ == RingFlavor::kTransformerEngine || padded(); }
+  bool padded() const { return flavor_ == RingFlavor::kPadded; }
   bool framework() const { return flavor_ == RingFlavor::kFramework; }
   bool last(int step) const { return step + 1 == group_size_; }
   const Step& at(int step) const { return steps_[static_cast<std::size_t>(step)]; }
@@ -113,6 +121,16 @@ class RingScheme : public AttentionScheme {
   void attend_backward_framework(SegmentWriter& writer, int step, const ForwardMode& mode) const;
   void add_gradients_framework(SegmentWriter& writer, int step) const;
   void backward_framework(SegmentWriter& writer, const ForwardMode& mode) const;
+  void declare_padded();
+  // `block`: at hand; none for own keys and values.
+  void take_operands(SegmentWriter& writer, int step, const ForwardMode& mode, const TensorRef& block) const;
+  void put_output(SegmentWriter& writer, int step, const TensorRef& output) const;
+  void take_gradients(SegmentWriter& writer, int step, const ForwardMode& mode) const;
+  void put_gradients(SegmentWriter& writer, int step) const;
+  void gather_rows(SegmentWriter& writer, const char* label, const TensorRef& from, std::int64_t begin,
+                   TensorKindId copy, RowListSlot rows) const;
+  void put_rows(SegmentWriter& writer, const char* label, const TensorRef& from, TensorKindId copy,
+                RowListSlot rows) const;
   void attend(SegmentWriter& writer, int step, const ForwardMode& mode) const;
   void attend_backward(SegmentWriter& writer, int step, const ForwardMode& mode) const;
   void add_gradients(SegmentWriter& writer, int step) const;
@@ -130,7 +148,7 @@ class RingScheme : public AttentionScheme {
   RowListSlot no_rows_ = kAllRows;
   ExchangeSlot to_next_ = -1, to_previous_ = -1;
   TensorKindId lse_ = -1, output_part_ = -1, lse_part_ = -1;
-  // kFramework: fp32 sums, what one call gives of dQ, and where copies of halves go.
+  // kFramework: fp32 sums, what one call gives of dQ, and where copies of halves go. kPadded: where copies go.
   TensorKindId output_sum_ = -1, dq_sum_ = -1, dq_part_ = -1;
   TensorKindId query_copy_ = -1, output_copy_ = -1, key_copy_ = -1, gradient_copy_ = -1;
   RowListSlot half_queries_ = -1;  // of the step that has them

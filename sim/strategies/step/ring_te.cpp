@@ -36,7 +36,13 @@ void RingScheme::attend_backward_te(SegmentWriter& w, int step, const ForwardMod
   const bool first = last(step), final = step == 0;
   const TensorRef block_grad = chunk_tensor(at(step).block_grad);
   const TensorRef sum = chunk_tensor(at(step).sum_grad);
-  Op op = backward_op(step, mode, backward_block_te(step, mode), false);
+  const TensorRef at_hand = backward_block_te(step, mode);
+  if (padded()) {
+    if (!first) w.waits(arrived(step + 1));
+    take_operands(w, step, mode, at_hand);
+    take_gradients(w, step, mode);
+  }
+  Op op = backward_op(step, mode, at_hand, false);
   op.key_values.front().key_gradient = block_columns(block_grad, Access::kWrite, 0, at(step).key_rows);
   op.key_values.front().value_gradient = block_columns(block_grad, Access::kWrite, 1, at(step).key_rows);
   w.attention("attention_backward", std::move(op)).acquires({block_grad});
@@ -45,6 +51,7 @@ void RingScheme::attend_backward_te(SegmentWriter& w, int step, const ForwardMod
     w.releases({backward_block_te(0, mode), layer_tensor(tensors_.qkv, i), layer_tensor(tensors_.attention_output, i),
                 layer_tensor(lse_, i), chunk_tensor(tensors_.attention_output_grad)});
   }
+  if (padded()) put_gradients(w, step);
   const std::int64_t width = 2 * model_.kv_width();
   w.elementwise("kv_grad_add", Function::kAccumulate,
                 {columns_of(block_grad, Access::kRead, 0, width, at(step).key_rows),
