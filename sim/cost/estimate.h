@@ -124,6 +124,7 @@ class KernelModel {
   KernelModel with_eager_kernels(std::shared_ptr<const EagerKernels> eager) const;
 
   const DeviceSpec& device() const { return device_; }
+  bool has_attention_library() const { return attention_library_ != nullptr; }
   bool measured() const { return measured_; }   // false: every basis is kDatasheet
   const std::string& calibration_name() const;  // "h200"
   const std::string& calibration_date() const;  // "2026-11-29", the day of measurement

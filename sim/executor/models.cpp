@@ -8,6 +8,7 @@
 
 #include "sim/core/invariant.h"
 #include "sim/cost/kernel_features.h"
+#include "sim/executor/launch_pieces.h"
 #include "sim/network/flow_solver.h"
 
 namespace longhaul {
@@ -40,9 +41,13 @@ Sized attention_time(const KernelModel& model, const Schedule& schedule, const O
   const PieceListPtr& list = at.shape->pieces[static_cast<std::size_t>(op.pieces)];
   const std::int64_t batch = batched_sequences(schedule, *list);
   AttentionWork work;
-  for (const Piece& piece : list->pieces) {
-    work.add({piece.q_count, piece.k_count, piece.pairs});
-    if (batch > 1) break;  // one stands for all, with the heads of all
+  if (model.has_attention_library() && batch == 1) {
+    for (const AttentionPieceSize& piece : launch_pieces(*list)) work.add(piece);
+  } else {
+    for (const Piece& piece : list->pieces) {
+      work.add({piece.q_count, piece.k_count, piece.pairs});
+      if (batch > 1) break;  // one stands for all, with the heads of all
+    }
   }
   const bool backward = op.pass == Pass::kBackward;
   if (backward) {
@@ -127,7 +132,7 @@ void make_eager(const KernelModel& model, const Schedule& schedule, const OpInst
   if (op.stall == HostStall::kNone) return;
   std::int64_t pieces = 0;
   if (op.pieces >= 0) {
-    pieces = static_cast<std::int64_t>(at.shape->pieces[static_cast<std::size_t>(op.pieces)]->pieces.size());
+    pieces = static_cast<std::int64_t>(launch_pieces(*at.shape->pieces[static_cast<std::size_t>(op.pieces)]).size());
   }
   const double stall = model.stall_seconds(to_string(op.stall), pieces);
   for (double* end : {&sized.estimate.seconds, &sized.estimate.low, &sized.estimate.high}) *end += stall;

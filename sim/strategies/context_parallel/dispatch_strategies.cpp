@@ -1,7 +1,9 @@
 // magi, skrull and hybrid-cp: chunks or documents dealt to ranks, keys and values sent to those that need them.
 #include "sim/strategies/context_parallel/batch_plans.h"
 #include "sim/strategies/context_parallel/dispatch.h"
+#include "sim/strategies/context_parallel/framework_step.h"
 #include "sim/strategies/context_parallel/gather_step.h"
+#include "sim/strategies/context_parallel/ring_step.h"
 #include "sim/strategies/context_parallel/skrull.h"
 #include "sim/strategies/families.h"
 
@@ -89,15 +91,25 @@ Strategy skrull() {
   return strategy;
 }
 
+// Then its group is all ranks, and the step is the ring that the code runs for every document (framework copies only;
+// rings of several documents after each other are not built).
+bool one_document_a_sequence(const StrategyRequest& request) {
+  return request.batch->documents.size() == request.batch->sequences.size();
+}
+
 Strategy hybrid_cp() {
   Strategy strategy = dispatch_strategy(
       "hybrid-cp", "the ring of a document's group is one exchange beside the whole documents' attention");
-  strategy.option_keys = {"rank_tokens"};
+  strategy.option_keys = {"copies", "rank_tokens"};
   strategy.check_options = [](const Json& options, const std::string& file, const std::string& path, Errors& errors) {
     JsonReader reader(options, file, path, errors);
     reader.integer("rank_tokens", 1, kMostTokens);
+    check_copies(reader);
   };
   strategy.plan = [](const StrategyRequest& request) -> Planned {
+    if (framework_copies(request) && one_document_a_sequence(request)) {
+      return plan_ring_step(request, plan_zigzag_cp, RingFlavor::kPadded);
+    }
     auto plans = plan_batch(request, [&](std::span<const PlannedDocument> documents, std::int64_t ranks) {
       return plan_hybrid_cp(documents, ranks, request.options.value("rank_tokens", even_share(documents, ranks)));
     });

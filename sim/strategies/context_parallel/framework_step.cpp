@@ -198,7 +198,8 @@ std::vector<FrameworkGatherShape> framework_shapes(const CpPlan& plan, Framework
     shape.padded_rows = gathered.padded;
     shape.gathered_rows = gathered.map;
     const auto base = own_rows ? order_needed(gathered, own, rank, shape) : order_all(gathered, shape);
-    const std::vector<CallPart> parts = own_rows ? first_and_others(own) : halves(own, plan.padded_tokens_per_rank);
+    const bool by_document = own_rows || style == FrameworkStyle::kPadded;
+    const std::vector<CallPart> parts = by_document ? first_and_others(own) : halves(own, plan.padded_tokens_per_rank);
     for (int call = 0; call < kFrameworkCalls; ++call) {
       shape.calls[call] = call_shape(parts, call, base, style == FrameworkStyle::kViews);
     }
@@ -214,8 +215,10 @@ PlannedStep plan_framework_step(const StrategyRequest& request, std::vector<CpPl
   config.listed = style == FrameworkStyle::kSlices;
   config.sliced = style != FrameworkStyle::kViews;
   config.own_rows = style == FrameworkStyle::kOwnRows;
+  config.padded = config.regather = style == FrameworkStyle::kPadded;
   for (const CpPlan& plan : plans) {
     shapes.push_back(framework_shapes(plan, style));
+    if (config.padded) continue;  // whole copies, a launch each
     for (const FrameworkGatherShape& shape : shapes.back()) {
       config.gathered_slices = std::max(config.gathered_slices, shape.gathered.size());
       config.local_slices = std::max(config.local_slices, shape.local.size());

@@ -12,6 +12,7 @@ namespace longhaul {
 enum class FrameworkStyle : std::uint8_t {
   kViews,    // Llama 3 by WLB-LLM's per-sequence code: a call's keys are a run of the gathered ones in token order
   kSlices,   // WLB-LLM's Per-Doc code: all-gather into a list, keys of a call copied together
+  kPadded,   // Transformer Engine's all-gather by MagiAttention's benchmark: whole copies by gathers
   kOwnRows,  // FlashCP, assumed: the same over what is sent, own rows taken from here
 };
 
@@ -20,7 +21,7 @@ bool framework_copies(const StrategyRequest& request);
 std::optional<std::string> check_copies(JsonReader& reader);
 
 // By rank. Documents need not follow each other: the rows of both halves of a rank make its two calls, front and back
-// chunks where the plan lists them so; kOwnRows: a document's first shard on a rank, then its others.
+// chunks where the plan lists them so; kPadded and kOwnRows: a document's first shard on a rank, then its others.
 std::vector<FrameworkGatherShape> framework_shapes(const CpPlan& plan, FrameworkStyle style);
 
 // `plans`: by micro-batch (plan_batch).

@@ -4,13 +4,27 @@
 #include "sim/strategies/context_parallel/batch_plans.h"
 #include "sim/strategies/context_parallel/framework_step.h"
 #include "sim/strategies/context_parallel/ring_shapes.h"
+#include "sim/strategies/context_parallel/ring_step.h"
 #include "sim/strategies/families.h"
 #include "sim/strategies/step/context_step.h"
 
 namespace longhaul {
 namespace {
 
-Planned plan_ring(const StrategyRequest& request, const SequencePlanner& planner, RingFlavor flavor) {
+RingFlavor open_flavor(const StrategyRequest& request) {
+  return framework_copies(request) ? RingFlavor::kFramework : RingFlavor::kRingFlashAttention;
+}
+
+Strategy ring_strategy(std::string name) {
+  Strategy strategy;
+  strategy.baseline = strategy.name = std::move(name);
+  strategy.family = StrategyFamily::kContext;
+  return strategy;
+}
+
+}  // namespace
+
+Planned plan_ring_step(const StrategyRequest& request, const SequencePlanner& planner, RingFlavor flavor) {
   if (request.degrees.cp > kMostRingRanks) {
     return tl::unexpected(fmt::format("a ring of {} ranks is larger than {}", request.degrees.cp, kMostRingRanks));
   }
@@ -37,19 +51,6 @@ Planned plan_ring(const StrategyRequest& request, const SequencePlanner& planner
   return planned;
 }
 
-RingFlavor open_flavor(const StrategyRequest& request) {
-  return framework_copies(request) ? RingFlavor::kFramework : RingFlavor::kRingFlashAttention;
-}
-
-Strategy ring_strategy(std::string name) {
-  Strategy strategy;
-  strategy.baseline = strategy.name = std::move(name);
-  strategy.family = StrategyFamily::kContext;
-  return strategy;
-}
-
-}  // namespace
-
 void add_ring_strategies(std::vector<Strategy>& list) {
   const char* bf16_gradients = "gradients of keys and values travel in bf16; ring-flash-attention carries them in fp32";
   Strategy zigzag = ring_strategy("zigzag-cp");
@@ -63,14 +64,14 @@ void add_ring_strategies(std::vector<Strategy>& list) {
   // Every document cut in 2N chunks and padded to them, or the packed sequence as if it were one document.
   zigzag.plan = [](const StrategyRequest& request) {
     const bool sequence = request.options.value("cut", "document") == "sequence";
-    return plan_ring(request, sequence ? plan_allgather_cp : plan_zigzag_cp, open_flavor(request));
+    return plan_ring_step(request, sequence ? plan_allgather_cp : plan_zigzag_cp, open_flavor(request));
   };
   list.push_back(std::move(zigzag));
 
   Strategy ring = ring_strategy("ring-cp");
   ring.note = bf16_gradients;
   ring.plan = [](const StrategyRequest& request) {
-    return plan_ring(request, plan_contiguous_cp, open_flavor(request));
+    return plan_ring_step(request, plan_contiguous_cp, open_flavor(request));
   };
   ring.option_keys = {"copies"};
   ring.check_options = [](const Json& options, const std::string& file, const std::string& path, Errors& errors) {
@@ -82,7 +83,7 @@ void add_ring_strategies(std::vector<Strategy>& list) {
   Strategy te = ring_strategy("te-p2p");
   te.note = "merging a ring step follows its attention; Transformer Engine overlaps it with the next step's";
   te.plan = [](const StrategyRequest& request) {
-    return plan_ring(request, plan_zigzag_cp,
+    return plan_ring_step(request, plan_zigzag_cp,
                      framework_copies(request) ? RingFlavor::kPadded : RingFlavor::kTransformerEngine);
   };
   te.option_keys = {"copies"};

@@ -67,7 +67,10 @@ void add_context_parallel_strategies(std::vector<Strategy>& list) {
 
   Strategy te = context_strategy("te-allgather", "te-allgather");
   te.note = "the launches of front and back chunks follow each other; Transformer Engine issues them on two streams";
-  te.plan = [](const StrategyRequest& request) { return plan_static(request, plan_zigzag_cp, te_allgather_step()); };
+  te.plan = [](const StrategyRequest& request) {
+    return plan_static(request, plan_zigzag_cp, te_allgather_step(), FrameworkStyle::kPadded);
+  };
+  set_copies_option(te);
   list.push_back(te);
 
   Strategy wlb = context_strategy("wlb-cp", "allgather-cp");

@@ -39,6 +39,7 @@ void FrameworkGatherScheme::declare(ScheduleBuilder& builder, const ModelShape& 
   };
   output_parts_ = add("attention_output_parts", rows, model.q_width(), MemoryCategory::kActivations);
   dq_parts_ = add("dq_parts", rows, model.q_width(), MemoryCategory::kActivations);
+  if (config_.padded) row_copy_ = add("row_copy", rows, model.q_width(), MemoryCategory::kActivations);
   for (int t = 0; t < buffers(); ++t) {
     const std::string name = config_.packed ? "kv" : kNames[t];
     const std::int64_t width = config_.packed ? 2 * model.kv_width() : model.kv_width();
@@ -52,6 +53,8 @@ void FrameworkGatherScheme::declare(ScheduleBuilder& builder, const ModelShape& 
     const std::string name = kNames[t];
     ordered_[t] = add(name + "_ordered", ordered_map_, model.kv_width(), MemoryCategory::kKeyValue);
     ordered_grad_[t] = add(name + "_ordered_grad", ordered_map_, model.kv_width(), MemoryCategory::kKeyValue);
+    if (!config_.padded) continue;
+    padded_grad_[t] = add(name + "_padded_grad", ordered_map_, model.kv_width(), MemoryCategory::kKeyValue);
   }
   for (int i = 0; i < kFrameworkCalls; ++i) {
     Call& one = calls_[i];
@@ -138,7 +141,7 @@ void FrameworkGatherScheme::order(SegmentWriter& w, std::uint8_t instance) const
       pairs.push_back(buffer_columns(source, instance, true, Access::kRead, which, gathered_slices_.from[i]));
       pairs.push_back(whole_of(ordered_[which], instance, true, Access::kWrite, gathered_slices_.to[i]));
     }
-    w.move("kv_order", std::move(pairs));
+    w.move("kv_order", std::move(pairs)).eager(slice_kernel());
     if (i > 0) continue;
     w.waits(arrived_).acquires({layer_tensor(ordered_[0], instance), layer_tensor(ordered_[1], instance)});
   }
@@ -148,7 +151,7 @@ void FrameworkGatherScheme::order(SegmentWriter& w, std::uint8_t instance) const
       pairs.push_back(own_columns(qkv, Access::kRead, which, local_slices_.from[i]));
       pairs.push_back(whole_of(ordered_[which], instance, true, Access::kWrite, local_slices_.to[i]));
     }
-    w.move("kv_order_own", std::move(pairs));
+    w.move("kv_order_own", std::move(pairs)).eager(slice_kernel());
   }
   for (int t = 0; t < buffers(); ++t) w.releases({layer_tensor(source[t], instance)});
 }
@@ -173,27 +176,59 @@ Op FrameworkGatherScheme::attention_op(int index, std::uint8_t instance) const {
   return op;
 }
 
+// K and V of a call, taken out of the ordered rows.
+void FrameworkGatherScheme::copy_keys(SegmentWriter& w, int index, std::uint8_t i) const {
+  const Call& one = call(index);
+  if (!config_.sliced) return;
+  for (std::size_t slice = 0; slice < one.added.from.size(); ++slice) {
+    std::vector<View> pairs;
+    for (int which = 0; which < 2; ++which) {
+      pairs.push_back(whole_of(ordered_[which], i, true, Access::kRead, one.added.to[slice]));
+      pairs.push_back(whole_of(one.copy[which], i, true, Access::kWrite, one.added.from[slice]));
+    }
+    w.move("kv_slices" + std::to_string(index), std::move(pairs)).eager(slice_kernel());
+    if (slice == 0) w.acquires({layer_tensor(one.copy[0], i), layer_tensor(one.copy[1], i)});
+  }
+}
+
+// `padded`: the call's rows of a tensor as wide as Q, copied out and taken from their padding.
+void FrameworkGatherScheme::take_rows(SegmentWriter& w, const char* label, const TensorRef& from, int index) const {
+  if (!config_.padded) return;
+  for (const EagerKernel kernel : {EagerKernel::kNone, EagerKernel::kExpandedRows}) {
+    w.move(label, {columns_of(from, Access::kRead, 0, model_.q_width(), call(index).query_rows),
+                   whole_of(row_copy_, 0, false, Access::kWrite, call(index).query_rows)})
+        .eager(kernel)
+        .acquires({chunk_tensor(row_copy_)})
+        .releases({chunk_tensor(row_copy_)});
+  }
+}
+
+// `padded`: the call's rows put back into zeros; what follows copies them among all rows.
+void FrameworkGatherScheme::put_rows(SegmentWriter& w, const char* label, TensorKindId from, int index) const {
+  if (!config_.padded) return;
+  const RowListSlot rows = call(index).query_rows;
+  w.elementwise("pad_zero", Function::kZero, {whole_of(row_copy_, 0, false, Access::kWrite, rows)})
+      .acquires({chunk_tensor(row_copy_)});
+  w.move(label, {whole_of(from, 0, false, Access::kRead, rows), whole_of(row_copy_, 0, false, Access::kWrite, rows)})
+      .eager(EagerKernel::kExpandedRows)
+      .releases({chunk_tensor(row_copy_)});
+}
+
 void FrameworkGatherScheme::attend(SegmentWriter& w, int index, const ForwardMode& mode) const {
   const std::uint8_t i = mode.instance;
   const Call& one = call(index);
   const std::string number = std::to_string(index);
-  if (config_.sliced) {
-    for (std::size_t slice = 0; slice < one.added.from.size(); ++slice) {
-      std::vector<View> pairs;
-      for (int which = 0; which < 2; ++which) {
-        pairs.push_back(whole_of(ordered_[which], i, true, Access::kRead, one.added.to[slice]));
-        pairs.push_back(whole_of(one.copy[which], i, true, Access::kWrite, one.added.from[slice]));
-      }
-      w.move("kv_slices" + number, std::move(pairs));
-      if (slice == 0) w.acquires({layer_tensor(one.copy[0], i), layer_tensor(one.copy[1], i)});
-    }
-  }
+  copy_keys(w, index, i);
+  take_rows(w, "q_unpad", layer_tensor(tensors_.qkv, i), index);
   Op op = attention_op(index, i);
   op.o = whole_of(output_parts_, 0, false, Access::kWrite, one.query_rows);
   op.lse = columns_of(layer_tensor(lse_, i), Access::kWrite, 0, model_.q_heads, one.query_rows);
   w.attention("attention" + number, std::move(op));
   if (index == 0) w.acquires({chunk_tensor(output_parts_), layer_tensor(lse_, i)});
-  if (config_.sliced) w.releases_if(!mode.keep, {layer_tensor(one.copy[0], i), layer_tensor(one.copy[1], i)});
+  if (config_.sliced) {
+    w.releases_if(!mode.keep || config_.regather, {layer_tensor(one.copy[0], i), layer_tensor(one.copy[1], i)});
+  }
+  put_rows(w, "output_pad", output_parts_, index);
 }
 
 void FrameworkGatherScheme::forward(SegmentWriter& w, const ForwardMode& mode) {
@@ -205,8 +240,26 @@ void FrameworkGatherScheme::forward(SegmentWriter& w, const ForwardMode& mode) {
   w.move("outputs_join", {whole_of(output_parts_, 0, false, Access::kRead), builder_->whole(output, Access::kWrite)})
       .acquires({output})
       .releases({chunk_tensor(output_parts_)})
-      .releases_if(!mode.keep, {layer_tensor(tensors_.qkv, i), layer_tensor(lse_, i), layer_tensor(ordered_[0], i),
-                                layer_tensor(ordered_[1], i)});
+      .eager(config_.padded ? EagerKernel::kNone : EagerKernel::kJoinedSlices)
+      .releases_if(!mode.keep, {layer_tensor(tensors_.qkv, i), layer_tensor(lse_, i)})
+      .releases_if(!mode.keep || config_.regather, {layer_tensor(ordered_[0], i), layer_tensor(ordered_[1], i)});
+}
+
+// `padded`: dK and dV of the call put into zeros of all rows, and these added.
+void FrameworkGatherScheme::add_padded(SegmentWriter& w, int index) const {
+  const Call& one = call(index);
+  for (int which = 0; which < 2; ++which) {
+    const TensorRef padded = chunk_tensor(padded_grad_[which]);
+    w.elementwise("kv_grad_pad_zero", Function::kZero, {builder_->whole(padded, Access::kWrite)}).acquires({padded});
+    w.move("kv_grad_pad", {whole_of(one.grad[which], 0, false, Access::kRead),
+                           whole_of(padded_grad_[which], 0, false, Access::kWrite, one.slices)})
+        .eager(EagerKernel::kExpandedRows);
+    w.elementwise(std::string("d") + kNames[which] + "_add", Function::kAccumulate,
+                  {builder_->whole(padded, Access::kRead),
+                   builder_->whole(chunk_tensor(ordered_grad_[which]), Access::kAccumulate)})
+        .releases({padded});
+  }
+  w.releases({chunk_tensor(one.grad[0]), chunk_tensor(one.grad[1])});
 }
 
 // dK and dV of all rows += those of the call, a launch a slice and tensor.
@@ -216,7 +269,8 @@ void FrameworkGatherScheme::add_slices(SegmentWriter& w, int index) const {
     for (int which = 0; which < 2; ++which) {
       w.elementwise(std::string("d") + kNames[which] + "_add", Function::kAccumulate,
                     {whole_of(one.grad[which], 0, false, Access::kRead, one.added.from[i]),
-                     whole_of(ordered_grad_[which], 0, false, Access::kAccumulate, one.added.to[i])});
+                     whole_of(ordered_grad_[which], 0, false, Access::kAccumulate, one.added.to[i])})
+          .eager(EagerKernel::kAddedSlice);
     }
   }
   w.releases({chunk_tensor(one.grad[0]), chunk_tensor(one.grad[1])});
@@ -226,6 +280,10 @@ void FrameworkGatherScheme::attend_backward(SegmentWriter& w, int index, const F
   const std::uint8_t i = mode.instance;
   const Call& one = call(index);
   const std::string number = std::to_string(index);
+  if (config_.regather) copy_keys(w, index, i);
+  take_rows(w, "q_unpad", layer_tensor(tensors_.qkv, i), index);
+  take_rows(w, "output_unpad", layer_tensor(tensors_.attention_output, i), index);
+  take_rows(w, "do_unpad", chunk_tensor(tensors_.attention_output_grad), index);
   w.elementwise("dq_zero" + number, Function::kZero, {whole_of(dq_parts_, 0, false, Access::kWrite, one.query_rows)});
   if (index == 0) w.acquires({chunk_tensor(dq_parts_)});
   for (int which = 0; which < 2; ++which) {
@@ -243,10 +301,15 @@ void FrameworkGatherScheme::attend_backward(SegmentWriter& w, int index, const F
   op.key_values.front().value_gradient = whole_of(one.grad[1], 0, false, Access::kWrite);
   w.attention("attention" + number + "_backward", std::move(op));
   if (config_.sliced) w.releases({layer_tensor(one.copy[0], i), layer_tensor(one.copy[1], i)});
+  put_rows(w, "dq_pad", dq_parts_, index);
   w.move("dq_join" + number,
          {whole_of(dq_parts_, 0, false, Access::kRead, one.query_rows),
           columns_of(chunk_tensor(tensors_.qkv_grad), Access::kWrite, 0, model_.q_width(), one.query_rows)});
-  add_slices(w, index);
+  if (config_.padded) {
+    add_padded(w, index);
+  } else {
+    add_slices(w, index);
+  }
 }
 
 void FrameworkGatherScheme::return_gradients(SegmentWriter& w) const {
@@ -261,7 +324,7 @@ void FrameworkGatherScheme::return_gradients(SegmentWriter& w) const {
       pairs.push_back(whole_of(ordered_grad_[which], 0, false, Access::kRead, gathered_slices_.to[i]));
       pairs.push_back(buffer_columns(gathered_grad_, 0, false, Access::kWrite, which, gathered_slices_.from[i]));
     }
-    w.move("dkv_unorder", std::move(pairs));
+    w.move("dkv_unorder", std::move(pairs)).eager(slice_kernel());
   }
   w.records(packed_);
   for (int t = 0; t < buffers(); ++t) {
@@ -279,6 +342,10 @@ void FrameworkGatherScheme::return_gradients(SegmentWriter& w) const {
 void FrameworkGatherScheme::backward(SegmentWriter& w, const ForwardMode& mode) {
   const std::uint8_t i = mode.instance;
   const TensorRef qkv_grad = chunk_tensor(tensors_.qkv_grad);
+  if (config_.regather) {
+    send(w, i);
+    order(w, i);
+  }
   // Own rows: padding among them gets no other gradient of keys and values.
   const std::int64_t width = model_.q_width() + (config_.own_rows ? 2 * model_.kv_width() : 0);
   w.elementwise("dq_all_zero", Function::kZero, {columns_of(qkv_grad, Access::kWrite, 0, width)}).acquires({qkv_grad});

@@ -12,6 +12,12 @@
 // Own rows (`own_rows`, for FlashCP, whose code is not public): ordered rows hold own rows too, whose gradients stay
 // here; the gathered gradient begins as zeros and holds other ranks' rows alone.
 //
+// `padded` is Transformer Engine's all-gather as MagiAttention's benchmark runs it (github SandAI-org/MagiAttention
+// @2c64135, exps/dist_attn/baselines/ring_attn.py, utils_cp.py): K and V are put into token order, and every operand of
+// a call is taken from padded rows, by gathers with one index a row; a call's output and dQ are put back into zeros and
+// from there among all rows; its dK and dV are put into zeros of all rows and added whole. With `regather` the backward
+// pass gathers K and V again.
+//
 // Slice by slice: a launch a slice and tensor of +=. The kernels behind a cat take many slices at once, but the host
 // makes each slice first: those of K and V together are charged as one launch (judgement: a slice is a view, about half
 // as dear as a launch). At most kMostSliceLaunches of them, the last of which takes the slices that are left.
@@ -33,6 +39,8 @@ struct FrameworkGatherConfig {
   bool listed = false;    // all-gather into a list of tensors
   bool sliced = true;     // a call's keys and values are copied together
   bool own_rows = false;  // of the ordered rows, own ones come from here
+  bool padded = false;
+  bool regather = false;
   // Most slices on any rank and micro-batch: of what is copied into token order (gathered, own), of a call.
   std::size_t gathered_slices = 1, local_slices = 1, call_slices = 1;
 };
@@ -94,6 +102,11 @@ class FrameworkGatherScheme : public AttentionScheme {
   Op attention_op(int index, std::uint8_t instance) const;
   void attend(SegmentWriter& writer, int index, const ForwardMode& mode) const;
   void attend_backward(SegmentWriter& writer, int index, const ForwardMode& mode) const;
+  void copy_keys(SegmentWriter& writer, int index, std::uint8_t instance) const;
+  void take_rows(SegmentWriter& writer, const char* label, const TensorRef& from, int index) const;
+  void put_rows(SegmentWriter& writer, const char* label, TensorKindId from, int index) const;
+  void add_padded(SegmentWriter& writer, int index) const;
+  EagerKernel slice_kernel() const { return config_.padded ? EagerKernel::kExpandedRows : EagerKernel::kJoinedSlices; }
   void add_slices(SegmentWriter& writer, int index) const;
   Slices declare_slices(std::size_t launches) const;
   void set_slices(ShapeSet& shape, const Slices& slots, const std::vector<SliceCopy>& copies) const;
@@ -112,6 +125,7 @@ class FrameworkGatherScheme : public AttentionScheme {
   TensorKindId send_[2] = {-1, -1}, gathered_[2] = {-1, -1}, listed_[2] = {-1, -1}, ordered_[2] = {-1, -1};
   TensorKindId ordered_grad_[2] = {-1, -1}, gathered_grad_[2] = {-1, -1}, returned_[2] = {-1, -1};
   TensorKindId lse_ = -1, output_parts_ = -1, dq_parts_ = -1;
+  TensorKindId row_copy_ = -1, padded_grad_[2] = {-1, -1};  // `padded` only
   EventSlot packed_ = kNoEvent, arrived_ = kNoEvent, returned_event_ = kNoEvent;
   Call calls_[kFrameworkCalls];
 };

@@ -3,6 +3,22 @@
 #include "sim/core/invariant.h"
 
 namespace longhaul {
+namespace {
+
+// Of a rank's own block, whose pieces stand document by document: a query shard that sees nothing before itself begins
+// one.
+int document_count(const PieceList& own) {
+  int count = 0;
+  for (std::size_t i = 0; i < own.pieces.size(); ++i) {
+    const Piece& piece = own.pieces[i];
+    const bool follows = i > 0 && own.pieces[i - 1].q_row == piece.q_row;
+    if (piece.q_row == piece.k_row && !follows) ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
 RingScheme::RingScheme(int group_size, RingFlavor flavor) : group_size_(group_size), flavor_(flavor) {
   LH_ASSERT(group_size >= 1 && group_size <= kMostRingRanks, "a ring of {} ranks", group_size);
 }
@@ -261,7 +277,12 @@ void RingScheme::set_shape(ShapeSet& shape, int member, const std::vector<RingSt
     shape.row_lists[static_cast<std::size_t>(at(t).half_keys)] = half(step.key_rows);
     if (half(step.query_rows)->rows > most_half->rows) most_half = half(step.query_rows);
   }
-  if (framework() && !alone()) shape.row_lists[static_cast<std::size_t>(half_queries_)] = most_half;
+  if (framework() && !alone()) {
+    shape.row_lists[static_cast<std::size_t>(half_queries_)] = most_half;
+    const PieceListPtr& documents = steps.front().pieces;
+    const bool several = document_count(*documents) > 1;
+    shape.pieces[static_cast<std::size_t>(half_pieces_)] = several ? documents : make_piece_list({});
+  }
   if (alone()) return;
   const RowListPtr all = make_row_list({{0, rows}});
   const std::int64_t width = 2 * model_.kv_width();

@@ -26,8 +26,9 @@
 // varlen.py, utils.py): outputs, dQ, dK and dV summed in fp32 and cast at the ends, dK and dV on the wire in fp32 (3 N
 // - 1 times M backward); index copies of half the queries once a pass, of half the keys a step, of half the sums before
 // and after each addition. An index copy is written beside, its reader reads in place: the bytes and launches are the
-// same. Its update of outputs is one fused kernel, as its TorchScript makes it; the host's work on masks is not
-// modelled.
+// same. Its update of outputs is one fused kernel, as its TorchScript makes it. Masks of halves are made in every
+// forward pass on the host from bounds that lie on the device, log-sum-exps of halves are copied document by document
+// in the backward pass: stalls that grow with the documents. A single document is halved by slices, without either.
 //
 // kPadded is Transformer Engine's ring as MagiAttention's benchmark runs it around FlashAttention-3 (github SandAI-org/
 // MagiAttention @2c64135, exps/dist_attn/baselines/ring_attn.py, utils_cp.py), op by op. Each step: halves of queries
@@ -152,6 +153,7 @@ class RingScheme : public AttentionScheme {
   TensorKindId output_sum_ = -1, dq_sum_ = -1, dq_part_ = -1;
   TensorKindId query_copy_ = -1, output_copy_ = -1, key_copy_ = -1, gradient_copy_ = -1;
   RowListSlot half_queries_ = -1;  // of the step that has them
+  PieceSlot half_pieces_ = -1;     // a piece a document whose halves are taken by masks; none of a single document
   EventSlot packed_ = kNoEvent, attended_ = kNoEvent, summed_ = kNoEvent, sum_arrived_ = kNoEvent;
   EventSlot attended_by_[2] = {kNoEvent, kNoEvent};  // of odd and even steps
   EventSlot arrived_[2] = {kNoEvent, kNoEvent};  // of odd and even hops: two are posted before the first is waited for

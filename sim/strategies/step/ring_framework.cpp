@@ -17,6 +17,7 @@ void RingScheme::declare_framework() {
   key_copy_ = add("kv_copy", 2 * model_.kv_width(), ElementType::kBf16);
   gradient_copy_ = add("kv_grad_copy", 2 * model_.kv_width(), ElementType::kFp32);
   half_queries_ = builder.row_list_slot();
+  half_pieces_ = builder.piece_slot();
   for (std::size_t t = 1; t < steps_.size(); ++t) {
     steps_[t].half_queries = builder.row_list_slot();
     steps_[t].half_keys = builder.row_list_slot();
@@ -30,6 +31,7 @@ void RingScheme::copy_halves(SegmentWriter& w, const char* label, const TensorRe
   w.move(label, {columns_of(from, Access::kRead, 0, width, rows), columns_of(to, Access::kWrite, 0, width, rows)})
       .acquires({to})
       .releases({to});
+  if (framework()) w.eager(EagerKernel::kIndexedRows);
 }
 
 void RingScheme::copy_half_keys(SegmentWriter& w, int step, std::uint8_t instance) const {
@@ -71,6 +73,7 @@ void RingScheme::forward_framework(SegmentWriter& w, const ForwardMode& mode) co
   const TensorRef qkv = layer_tensor(tensors_.qkv, i);
   pack(w, qkv, i);
   copy_halves(w, "q_half", qkv, query_copy_, model_.q_width(), half_queries_);
+  w.stalls(HostStall::kHalfMasks, half_pieces_);
   for (int step = 0; step < group_size_; ++step) {
     if (!last(step)) hop(w, step, i);
     copy_half_keys(w, step, i);
@@ -146,6 +149,7 @@ void RingScheme::backward_framework(SegmentWriter& w, const ForwardMode& mode) c
   copy_halves(w, "q_half", qkv, query_copy_, width, half_queries_);
   copy_halves(w, "output_half", layer_tensor(tensors_.attention_output, i), query_copy_, width, half_queries_);
   copy_halves(w, "do_half", chunk_tensor(tensors_.attention_output_grad), query_copy_, width, half_queries_);
+  w.stalls(HostStall::kHalfLogarithms, half_pieces_);
   for (int step = 0; step < group_size_; ++step) {
     if (!last(step)) hop(w, step, kBackwardInstance);
     copy_half_keys(w, step, kBackwardInstance);

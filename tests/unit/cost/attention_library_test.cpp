@@ -28,8 +28,8 @@ AttentionLibrary sample_library() {
   library.measured_peak_flops_per_second = 1000e12;
   library.measured_multiprocessors = 100;
   library.matrix_share = {{GpuGeneration::kAmpere, 1.0}, {GpuGeneration::kHopper, 0.5}};
-  library.forward = {4e-6, 200e-12, 1e-6, 2, -0.1, 0.2};
-  library.backward = {8e-6, 500e-12, 3e-6, 1, -0.2, 0.1};
+  library.forward = {4e-6, 200e-12, 1e-6, 2, 0, -0.1, 0.2};
+  library.backward = {8e-6, 500e-12, 3e-6, 1, 0, -0.2, 0.1};
   return library;
 }
 
@@ -49,6 +49,22 @@ TEST(AttentionLibrary, FullCallIsCallPairsAndTiles) {
   // Half the head dimension, half of all but the call.
   expect_close(library_attention_seconds(sample_library(), device, true, work, 10, 10, 64),
                4e-6 + (200e-12 * pairs * 10 / 100 + 1e-6 * 8 * 10 / 100) / 2);
+}
+
+// A piece of 1024 x 1024 and one of 128 x 256, full: the grid has 8 query tiles for each, 9 have work; 8 key tiles for
+// each, 10 have work.
+TEST(AttentionLibrary, BlocksBeyondAPieceAreIdle) {
+  const AttentionWork work = work_of({{1024, 1024, 1024 * 1024}, {128, 256, 128 * 256}});
+  AttentionLibrary library = sample_library();
+  const DeviceSpec device = sample_device("any");
+  const auto seconds = [&](bool forward) {
+    return library_attention_seconds(library, device, forward, work, 10, 10, 128);
+  };
+  const double forward = seconds(true), backward = seconds(false);
+  library.forward.seconds_per_idle_block = 5e-6;
+  library.backward.seconds_per_idle_block = 7e-6;
+  expect_close(seconds(true), forward + 5e-6 * (16 - 9) * 10 / 100);
+  expect_close(seconds(false), backward + 7e-6 * (16 - 10) * 10 / 100);
 }
 
 // A causal square of 1024 has 8 query tiles; two mean ones end the call.

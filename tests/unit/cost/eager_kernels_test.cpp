@@ -1,0 +1,86 @@
+// Kernels of an eager framework: a file and its faults, times by hand, other devices, kinds that were not measured.
+#include "sim/cost/eager_kernels.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <valijson/adapters/nlohmann_json_adapter.hpp>
+#include <valijson/schema.hpp>
+#include <valijson/schema_parser.hpp>
+#include <valijson/validator.hpp>
+
+#include "sim/core/data_files.h"
+#include "sim/core/json.h"
+#include "sim/cost/estimate.h"
+#include "tests/unit/cost/sample_calibration.h"
+
+namespace longhaul {
+namespace {
+
+using ::testing::HasSubstr;
+
+const char* const kFile = R"({
+ "schema": "eager-kernels/1", "description": "of a test", "date": "2020-01-02", "sources": [],
+ "memory_bytes_per_second": 2e12,
+ "kernels": {"joined_slices": {"seconds_per_byte": 1e-11, "host_seconds": 3e-6, "wait_seconds": 5e-5}},
+ "stalls": {"half_masks": {"seconds": 1e-5, "seconds_per_piece": 2e-5}}
+})";
+
+TEST(EagerKernels, AKernelIsItsWaitAndItsBytes) {
+  const auto eager = parse_eager_kernels(kFile, "eager.json");
+  ASSERT_TRUE(eager);
+  EXPECT_EQ((*eager)->date, "2020-01-02");
+  const KernelModel plain = sample_model(sample_device("any"));
+  EXPECT_FALSE(plain.eager("joined_slices", Bytes{1 << 30}));
+  EXPECT_EQ(plain.stall_seconds("half_masks", 10), 0);
+  const KernelModel model = plain.with_eager_kernels(*eager);
+  const double slower = 2e12 / model.device().memory_bandwidth.value;
+  const double bytes = 1 << 30;
+  const auto estimate = model.eager("joined_slices", Bytes{1 << 30});
+  ASSERT_TRUE(estimate);
+  const double expected = 5e-5 + 1e-11 * slower * bytes;
+  ASSERT_GT(expected, plain.elementwise(Bytes{1 << 30}).seconds);
+  EXPECT_NEAR(estimate->seconds, expected, 1e-12);
+  EXPECT_LE(estimate->low, estimate->seconds);
+  EXPECT_GE(estimate->high, estimate->seconds);
+  EXPECT_EQ(model.eager_issue_seconds("joined_slices"), 3e-6);
+  EXPECT_FALSE(model.eager("indexed_rows", Bytes{8}));
+  EXPECT_NEAR(model.stall_seconds("half_masks", 10), 1e-5 + 2e-4, 1e-12);
+  EXPECT_EQ(model.stall_seconds("read_values", 10), 0);
+}
+
+TEST(EagerKernels, ReportsEveryFault) {
+  nlohmann::json json = nlohmann::json::parse(kFile);
+  json["kernels"]["joined_slices"].erase("host_seconds");
+  json["stalls"]["half_masks"]["seconds"] = -1;
+  json["more"] = 1;
+  const auto eager = parse_eager_kernels(json.dump(), "eager.json");
+  ASSERT_FALSE(eager);
+  std::string text;
+  for (const auto& error : eager.error()) text += error.to_string() + "\n";
+  for (const char* part : {"/kernels/joined_slices/host_seconds", "/stalls/half_masks/seconds", "/more"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+  EXPECT_FALSE(parse_eager_kernels("{", "eager.json"));
+  EXPECT_FALSE(read_eager_kernels("/nowhere"));
+}
+
+TEST(EagerKernels, TheShippedFileFollowsItsSchema) {
+  ASSERT_TRUE(read_eager_kernels(data_directory()));
+  const auto schema_file = read_json_file(data_directory() + "/topologies/eager-kernels.schema.json");
+  const auto file = read_json_file(data_directory() + "/topologies/devices/eager/pytorch.json");
+  ASSERT_TRUE(schema_file);
+  ASSERT_TRUE(file);
+  const auto schema_json = nlohmann::json::parse(schema_file->dump());
+  valijson::Schema schema;
+  valijson::SchemaParser().populateSchema(valijson::adapters::NlohmannJsonAdapter(schema_json), schema);
+  auto json = nlohmann::json::parse(file->dump());
+  valijson::Validator validator;
+  EXPECT_TRUE(validator.validate(schema, valijson::adapters::NlohmannJsonAdapter(json), nullptr));
+  json["kernels"]["another"] = nlohmann::json::object();
+  EXPECT_FALSE(validator.validate(schema, valijson::adapters::NlohmannJsonAdapter(json), nullptr));
+}
+
+}  // namespace
+}  // namespace longhaul
