@@ -70,7 +70,7 @@ bool is_calibration(const std::string& file) {
   const std::optional<std::string> text = read_text_file(file);
   if (!text) return false;
   const Expected<Json> value = parse_json(*text, file);
-  return value && value->is_object() && value->contains("schema") && (*value)["schema"] == "calibration/2";
+  return value && value->is_object() && value->contains("schema") && (*value)["schema"] == "calibration/3";
 }
 
 Checked check_one(const std::string& name, const StudyOptions& options) {

@@ -83,14 +83,18 @@ double list_schedule(const std::vector<double>& reversed, int multiprocessors) {
 
 }  // namespace
 
+double visited_tiles(const AttentionWork& work, const AttentionItems& items) {
+  const double visited = items.forward        ? work.forward_tiles
+                         : items.skips_masked ? work.backward_tiles
+                                              : work.unskipped_tiles;
+  return as_double(items.heads) * visited * items.tiles_a_tile;
+}
+
 double attention_span(const AttentionWork& work, const AttentionItems& items, int multiprocessors) {
   LH_ASSERT(work.pieces >= 1 && items.heads >= 1 && multiprocessors >= 1,
             "a span of {} pieces, {} heads, {} processors", work.pieces, items.heads, multiprocessors);
   const std::int64_t count = (items.forward ? work.q_tiles : work.k_tiles) * items.heads;
-  const double visited = items.forward        ? work.forward_tiles
-                         : items.skips_masked ? work.backward_tiles
-                                              : work.unskipped_tiles;
-  const double total = as_double(items.heads) * visited * items.tiles_a_tile + kItemTiles * as_double(count);
+  const double total = visited_tiles(work, items) + kItemTiles * as_double(count);
   const std::int64_t rounds = std::max<std::int64_t>(0, count / multiprocessors - kRoundsAtTheEnd);
   const std::int64_t most = count - rounds * multiprocessors;
   const std::vector<double> end =

@@ -30,6 +30,8 @@ struct AttentionItems {
   ItemOrder order = ItemOrder::kGrid;
 };
 
+// Tiles that all items visit together.
+double visited_tiles(const AttentionWork& work, const AttentionItems& items);
 // In tiles of one multiprocessor. At least one piece.
 double attention_span(const AttentionWork& work, const AttentionItems& items, int multiprocessors);
 

@@ -173,7 +173,7 @@ Expected<Calibration> from_json(const Json& json, const std::string& file) {
   Errors errors;
   Calibration out;
   JsonReader reader(json, file, "", errors);
-  reader.required_choice("schema", {"calibration/2"});
+  reader.required_choice("schema", {"calibration/3"});
   out.name = reader.required_string("name").value_or("");
   out.date = reader.required_string("measured_on").value_or("");
   out.machine = reader.required_string("machine").value_or("");
@@ -288,7 +288,7 @@ std::string write_calibration(const Calibration& calibration, const std::vector<
   for (const char* group : {"gemm", "attention"}) overlap[group]["holds_transfers"] = *holds_of(constants, group);
   if (calibration.overlap_source != ClassSource::kMeasured) overlap["source"] = to_string(calibration.overlap_source);
   overlap["residuals"] = band_json(calibration.overlap_residuals);
-  const Json json = {{"schema", "calibration/2"},
+  const Json json = {{"schema", "calibration/3"},
                      {"name", calibration.name},
                      {"measured_on", calibration.date},
                      {"machine", calibration.machine},

@@ -1,7 +1,7 @@
 // A calibration: the constants of the kernel model for one measured device, as `longhaul-fit` and `longhaul calibrate`
 // write them.
 //
-// File: topologies/devices/calibration/NAME.json, `"schema": "calibration/2"`, JSON Schema in
+// File: topologies/devices/calibration/NAME.json, `"schema": "calibration/3"`, JSON Schema in
 // topologies/calibration.schema.json. It names the tables and the day on which they were measured. Constants are in
 // seconds per term (sim/cost/kernel_features.h). Residuals are measured / predicted - 1 of rows that were left out by
 // group, of calls timed alone.

@@ -144,7 +144,7 @@ Estimate KernelModel::estimate(const KernelCalibration& kernel, std::string_view
   out.seconds = std::max(alone - out.hidden, kLeastSeconds);
   out.basis = known_basis(kernel, measured_);
   if (out.basis != Basis::kDatasheet) out.basis = basis_of(kernel, call.key);
-  const Relative ends = widened(alone < kernel.small_call_seconds ? kernel.small : kernel.large, out.basis);
+  const Relative ends = widened(out.seconds < kernel.small_call_seconds ? kernel.small : kernel.large, out.basis);
   out.low = out.seconds * std::max(1 + ends.low, kLowestFactor);
   out.high = out.seconds * (1 + ends.high);
   return out;

@@ -16,9 +16,9 @@ constexpr std::int64_t kBurstRows = 512;      // see gemm_call
 // exponentials of 128 x 128 pairs, 16 a clock, take 0.56 us where the two products of forward take 1.0 (H200).
 constexpr double kExponentials = 0.62;
 constexpr double kMeasuredHeadDim = 128;
-// Tiles of one multiprocessor after which clocks fall under the power limit (about 4 ms on an H200).
-constexpr double kSustainedForward = 2600;
-constexpr double kSustainedBackward = 900;
+// Backward of a wider head takes key tiles of half as many rows: launches of few items take half as long as with whole
+// tiles (calibrate.csv).
+constexpr std::int64_t kWideParts = 2;
 
 double as_double(std::int64_t value) { return static_cast<double>(value); }
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -58,10 +58,11 @@ const std::vector<TermSpec>* terms_of_class(std::string_view kernel_class) {
                                                   {"seconds_per_full_tile", TermKind::kMultiprocessor},
                                                   {"seconds_per_causal_tile", TermKind::kMultiprocessor},
                                                   {"seconds_per_offset_tile", TermKind::kMultiprocessor},
-                                                  {"seconds_per_sustained_tile", TermKind::kMultiprocessor},
+                                                  {"seconds_per_busy_tile", TermKind::kMultiprocessor},
                                                   {"seconds_per_idle_slot", TermKind::kMultiprocessor},
                                                   {"seconds_per_query_byte", TermKind::kMemory},
-                                                  {"seconds_per_key_byte", TermKind::kMemory}};
+                                                  {"seconds_per_key_byte", TermKind::kMemory},
+                                                  {"seconds_per_wide_tile", TermKind::kMultiprocessor}};
   static const std::vector<TermSpec> memory = {{"seconds_per_call", TermKind::kFixed},
                                                {"seconds_per_byte", TermKind::kMemory}};
   static const std::vector<TermSpec> rows = {{"seconds_per_call", TermKind::kFixed},
@@ -137,9 +138,13 @@ std::string attention_class(std::string_view library, bool forward, AttentionFor
   return fmt::format("attention/{}/{}/{}", library, forward ? "forward" : "backward", form_name(form));
 }
 
-// The span of the launch (attention_span.h) goes to the term of its mask; all masks of a class share the others. Idle
-// slots: a ragged grid has as many for every sequence as the longest one needs. Query bytes: Q of all heads, for the
-// passes of backward over O, dO and dQ. Key bytes: K of all query heads, whose gradients are summed over each group.
+// The span of the launch (attention_span.h) goes to the term of its mask; all masks of a class share the others. Busy
+// tiles: what all multiprocessors do together, by products alone. Where they are all busy the power limit lowers the
+// clocks, where the launch has few items or a long end it does not: time is span x a + busy x b, as clocks fall from
+// 1800 to 1500 MHz on an H200 with the share of multiprocessors that work. Wide tiles: head dimensions above 128 run at
+// lower rates than their products say. Idle slots: a ragged grid has as many for every sequence as the longest one
+// needs. Query bytes: Q of all heads, for the passes of backward over O, dO and dQ. Key bytes: K of all query heads,
+// whose gradients are summed over each group.
 KernelCall attention_call(const AttentionLayout& layout, bool forward, const AttentionWork& work, std::int64_t q_heads,
                           std::int64_t kv_heads, std::int64_t head_dim, int multiprocessors) {
   LH_ASSERT(work.pieces >= 1, "an attention launch has a piece");
@@ -153,8 +158,13 @@ KernelCall attention_call(const AttentionLayout& layout, bool forward, const Att
   const bool groups = !forward && layout.key_head_items;
   items.heads = groups ? kv_heads : q_heads;
   items.tiles_a_tile = groups ? as_double(q_heads / kv_heads) : 1;
+  const double wide = std::max(0.0, as_double(head_dim) / kMeasuredHeadDim - 1);
+  if (wide > 0 && !forward && layout.order == ItemOrder::kGrid) {
+    items.heads *= kWideParts;
+    items.tiles_a_tile /= as_double(kWideParts);
+  }
   const double width = (as_double(head_dim) / kMeasuredHeadDim + kExponentials) / (1 + kExponentials);
-  const double span = width * attention_span(work, items, multiprocessors);
+  const double span = attention_span(work, items, multiprocessors);
   const double heads = as_double(q_heads);
   const std::int64_t slots =
       forward ? work.most_q_tiles * work.pieces - work.q_tiles : work.most_k_tiles * work.pieces - work.k_tiles;
@@ -164,13 +174,14 @@ KernelCall attention_call(const AttentionLayout& layout, bool forward, const Att
   call.kind = forward ? (dense ? KernelKind::kAttentionForwardDense : KernelKind::kAttentionForwardRagged)
                       : (dense ? KernelKind::kAttentionBackwardDense : KernelKind::kAttentionBackwardRagged);
   call.terms[0] = 1;
-  call.terms[mask == PieceMask::kFull ? 1 : mask == PieceMask::kSquareCausal ? 2 : 3] = span;
-  call.terms[4] = std::max(0.0, span - (forward ? kSustainedForward : kSustainedBackward));
+  call.terms[mask == PieceMask::kFull ? 1 : mask == PieceMask::kSquareCausal ? 2 : 3] = width * span;
+  call.terms[4] = as_double(head_dim) / kMeasuredHeadDim * visited_tiles(work, items) / multiprocessors;
   if (layout.order == ItemOrder::kGrid) call.terms[5] = heads * as_double(slots) / multiprocessors;
   if (!forward) {
     call.terms[6] = 2 * heads * as_double(head_dim) * as_double(work.q_rows);
     call.terms[7] = 2 * heads * as_double(head_dim) * as_double(work.k_rows);
   }
+  call.terms[8] = wide * span;
   // bf16: Q and O, K and V; the backward also reads dO and writes dQ, dK, dV.
   const double passes = forward ? 2 : 4;
   call.memory_bytes =

@@ -19,7 +19,7 @@
 
 namespace longhaul {
 
-inline constexpr int kMaxTerms = 8;
+inline constexpr int kMaxTerms = 9;
 inline constexpr int kKeyLength = 6;
 
 enum class TermKind {

@@ -153,7 +153,8 @@ Expected<std::vector<FittedRow>> predict_shipped(const std::string& data_directo
       continue;
     }
     const std::optional<Estimate> known = model->of_class(of->name, of->call);
-    const Estimate estimate = known ? *known : estimate_without_class(*model, row, *of);
+    const Estimate queued = known ? *known : estimate_without_class(*model, row, *of);
+    const Estimate estimate = row.with_launch ? KernelModel::timed_alone(queued) : queued;
     out.push_back({row, of->name, estimate.seconds, estimate.seconds, estimate.low, estimate.high});
   }
   if (!errors.empty()) return tl::unexpected(std::move(errors));
@@ -188,10 +189,8 @@ KernelAccuracy summarise_kernels(std::vector<FittedRow> rows, std::vector<Fitted
          [](const FittedRow& row) { return row.row.pass.empty() ? row.row.op : row.row.op + " " + row.row.pass; });
   add_regions(rows, out.groups);
   add_by("file", rows, out.groups, file_name);
-  if (!aside.empty()) {
-    out.groups.push_back(errors_of("aside", file_name(aside.front()) + ", from 1 ms (PyTorch's host time in it)", aside,
-                                   [](const FittedRow& row) { return row.row.seconds >= 1e-3; }));
-  }
+  add_by("aside (another day, other methods)", aside, out.groups,
+         [](const FittedRow& row) { return file_name(row) + ", " + row.kernel_class; });
   out.rows = std::move(rows);
   out.aside = std::move(aside);
   return out;

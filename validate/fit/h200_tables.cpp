@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <tuple>
+#include <algorithm>
+#include <functional>
+#include <iterator>
 #include <utility>
 
 #include "sim/cost/attention_work.h"
@@ -18,6 +20,7 @@ KernelRow timed(const Table& table, std::size_t i, const std::string& file, cons
   KernelRow row;
   row.op = op;
   row.seconds = table.number(i, "ms_median") * kMilli;
+  row.alone = row.seconds;
   row.least = table.number(i, "ms_min") * kMilli;
   row.most = table.number(i, "ms_max") * kMilli;
   row.with_launch = with_launch;
@@ -73,20 +76,6 @@ void add_dense(const Table& table, const std::string& file, std::vector<KernelRo
   }
 }
 
-void add_elementwise(const Table& table, const std::string& file, std::vector<KernelRow>& out) {
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    KernelRow row = timed(table, i, file, "elementwise", false);
-    row.impl = table.text(i, "op");
-    row.bytes = table.integer(i, "bytes");
-    const std::int64_t tokens = table.integer(i, "tokens");
-    const std::int64_t width = table.integer(i, "width");
-    row.name = fmt::format("{}-{}/{}", row.impl, width, tokens);
-    const bool flat = row.impl == "adamw" || row.impl.starts_with("cast_");
-    if (!flat) std::tie(row.m, row.n) = std::pair(tokens, width);
-    out.push_back(std::move(row));
-  }
-}
-
 void add_copies(const Table& table, const std::string& file, std::vector<KernelRow>& out) {
   for (std::size_t i = 0; i < table.size(); ++i) {
     KernelRow row = timed(table, i, file, "copy", true);
@@ -99,49 +88,52 @@ void add_copies(const Table& table, const std::string& file, std::vector<KernelR
 
 void collect(const Errors& from, Errors& errors) { errors.insert(errors.end(), from.begin(), from.end()); }
 
+bool own_kernel(const KernelRow& row) { return row.impl.starts_with("longhaul"); }
+
 }  // namespace
 
 const std::vector<std::string>& h200_row_files() {
-  static const std::vector<std::string> files = {
-      "validate/data/h200/gemm_bf16.csv", "validate/data/h200/attention_calls.csv",
-      "validate/data/h200/cudnn_varlen.csv", "validate/data/h200x2/elementwise.csv", "validate/data/h200/copy.csv"};
+  static const std::vector<std::string> files = {"validate/data/h200/calibrate.csv",
+                                                 "validate/data/h200/attention_calls.csv",
+                                                 "validate/data/h200/gemm_bf16.csv", "validate/data/h200/copy.csv"};
   return files;
 }
 
 Expected<std::vector<KernelRow>> read_h200_rows(const std::string& directory) {
+  Expected<std::vector<KernelRow>> rows = read_kernel_rows(directory + "/calibrate.csv");
+  const Expected<std::vector<KernelRow>> calls = read_kernel_rows(directory + "/attention_calls.csv");
+  Errors errors;
+  if (!rows) collect(rows.error(), errors);
+  if (!calls) collect(calls.error(), errors);
+  if (!errors.empty()) return tl::unexpected(std::move(errors));
+  std::copy_if(calls->begin(), calls->end(), std::back_inserter(*rows), own_kernel);
+  return rows;
+}
+
+Expected<std::vector<KernelRow>> read_h200_aside(const std::string& directory) {
   const std::string gemm_file = directory + "/gemm_bf16.csv";
+  const std::string dense_file = directory + "/attention.csv";
   const std::string varlen_file = directory + "/cudnn_varlen.csv";
-  const std::string elementwise_file = directory + "x2/elementwise.csv";
   const std::string copy_file = directory + "/copy.csv";
   const Expected<Table> gemm = Table::read(gemm_file, {"m", "n", "k", "layout", "ms_median", "ms_min", "ms_max"});
-  const Expected<std::vector<KernelRow>> calls = read_kernel_rows(directory + "/attention_calls.csv");
+  const Expected<Table> dense = Table::read(dense_file, {"impl", "pass", "heads", "kv_heads", "head_dim", "q_len",
+                                                         "kv_len", "causal", "ms_median", "ms_min", "ms_max"});
   const Expected<Table> varlen = Table::read(
       varlen_file, {"name", "heads", "kv_heads", "head_dim", "pieces_q_kv", "pass", "ms_median", "ms_min", "ms_max"});
-  const Expected<Table> elementwise =
-      Table::read(elementwise_file, {"op", "tokens", "width", "bytes", "ms_median", "ms_min", "ms_max"});
   const Expected<Table> copy = Table::read(copy_file, {"kind", "bytes", "ms_median", "ms_min", "ms_max"});
+  const Expected<std::vector<KernelRow>> calls = read_kernel_rows(directory + "/attention_calls.csv");
   Errors errors;
-  for (const Expected<Table>* table : {&gemm, &varlen, &elementwise, &copy}) {
+  for (const Expected<Table>* table : {&gemm, &dense, &varlen, &copy}) {
     if (!*table) collect(table->error(), errors);
   }
   if (!calls) collect(calls.error(), errors);
   if (!errors.empty()) return tl::unexpected(std::move(errors));
   std::vector<KernelRow> out;
   add_gemm(*gemm, gemm_file, out);
-  out.insert(out.end(), calls->begin(), calls->end());
+  add_dense(*dense, dense_file, out);
   add_varlen(*varlen, varlen_file, out);
-  add_elementwise(*elementwise, elementwise_file, out);
+  std::copy_if(calls->begin(), calls->end(), std::back_inserter(out), std::not_fn(own_kernel));
   add_copies(*copy, copy_file, out);
-  return out;
-}
-
-Expected<std::vector<KernelRow>> read_h200_aside(const std::string& directory) {
-  const std::string file = directory + "/attention.csv";
-  const Expected<Table> table = Table::read(file, {"impl", "pass", "heads", "kv_heads", "head_dim", "q_len", "kv_len",
-                                                   "causal", "ms_median", "ms_min", "ms_max"});
-  if (!table) return tl::unexpected(table.error());
-  std::vector<KernelRow> out;
-  add_dense(*table, file, out);
   return out;
 }
 

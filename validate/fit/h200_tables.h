@@ -9,16 +9,17 @@
 
 namespace longhaul {
 
-// The rows that the H200's calibration is fitted to: gemm_bf16.csv, attention_calls.csv, elementwise.csv of
-// `directory`x2 (our own kernels), copy.csv, and of cudnn_varlen.csv (cuDNN 9.14) the lists with key offsets, which no
-// later table holds. Not fitted: attention.csv and elementwise.csv of `directory` (through PyTorch, whose host time is
-// in them), attention_torch.csv, and the lists of whole documents of cudnn_varlen.csv (asked for under the bottom-right
-// mask, which the wrapper no longer does).
+// The rows that the H200's calibration is fitted to: calibrate.csv of `directory` and, of attention_calls.csv, lists of
+// other masks by our own kernels.
 Expected<std::vector<KernelRow>> read_h200_rows(const std::string& directory);
-// Their files, relative to the repository, in that order.
-const std::vector<std::string>& h200_row_files();
 
-// Rows of tables that no fit sees: cuDNN's of attention.csv (9.19 through PyTorch).
+// Rows of another day and other methods, which no fit of a rate sees: gemm_bf16.csv, attention.csv (cuDNN through
+// PyTorch, whose host time is in the short ones), the lists with key offsets of cudnn_varlen.csv (cuDNN 9.14; its whole
+// documents ran under a mask that the wrapper no longer asks for), cuDNN's rows of attention_calls.csv, copy.csv. All
+// but attention_calls.csv were timed by events around the call.
 Expected<std::vector<KernelRow>> read_h200_aside(const std::string& directory);
+
+// Files that the calibration stands on: those rows, and the tables that say what events add to a call.
+const std::vector<std::string>& h200_row_files();
 
 }  // namespace longhaul

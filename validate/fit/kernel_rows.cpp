@@ -106,10 +106,11 @@ KernelRow read_row(Line& line, const std::string& file) {
     row.pass = line.choice("pass", {"d2d", "h2d", "d2h"});
     row.bytes = line.integer("bytes", 1, kMostBytes);
   }
-  row.seconds = line.milliseconds("ms_median");
+  row.alone = line.milliseconds("ms_median");
   row.least = line.milliseconds("ms_min");
   row.most = line.milliseconds("ms_max");
-  if (!line.text("batch_ms").empty()) row.batch_seconds = line.milliseconds("batch_ms");
+  const bool steady = (row.op == "gemm" || row.op == "attention") && !line.text("batch_ms").empty();
+  row.seconds = steady ? line.milliseconds("batch_ms") : row.alone;
   return row;
 }
 
@@ -144,6 +145,6 @@ Expected<std::vector<KernelRow>> read_kernel_rows(const std::string& file) {
 
 std::string group_of(const KernelRow& row) { return row.name.substr(0, row.name.find_last_of("-/")); }
 
-double spread_of(const KernelRow& row) { return (row.most - row.least) / row.seconds; }
+double spread_of(const KernelRow& row) { return (row.most - row.least) / (row.alone > 0 ? row.alone : row.seconds); }
 
 }  // namespace longhaul

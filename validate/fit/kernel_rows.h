@@ -17,8 +17,11 @@
 //                each, and one of all.
 //   copy         pass d2d | h2d | d2h; bytes of payload.
 //   launch       nothing else: host time of one kernel launch.
-// Rows whose `stop` is "throttled" (clocks that stayed low) are left out. Times: of calls alone, L2 flushed, launch
-// cost kept out, as ColdTimer (validate/gpu) measures them; ms_min and ms_max over the samples. `name` groups rows:
+// Rows whose `stop` is "throttled" (clocks that stayed low) are left out. ms_*: of calls alone, L2 flushed, launch cost
+// kept out, as ColdTimer (validate/gpu) measures them; batch_ms: a call among many, back to back. GEMM and attention
+// count by the latter where a table has it: under load the power limit lowers the clocks, and a call alone, short
+// enough, never meets it. Memory-bound kernels count by calls alone, since back to back they find their operands in the
+// L2. `name` groups rows:
 // rows of one name up to its last '-' or '/' are left out together (k-fold), so name rows of neighbouring sizes alike
 // ("causal-4096", "mix-a/per-doc/3").
 #pragma once
@@ -38,14 +41,14 @@ struct KernelRow {
   std::string mask, pieces;
   std::int64_t bytes = 0;
   std::string impl, name;
-  double seconds = 0;  // median
-  double least = 0;    // of the samples, seconds
+  double seconds = 0;  // what a fit takes and a prediction is held against
+  double alone = 0;    // median of the samples (0: `seconds`), and their ends, seconds
+  double least = 0;
   double most = 0;
   // Timed by events around the call, so that launch and event latency are part of the time (the tables of the first
   // day): fitted with a time of their own that queued calls do not have.
   bool with_launch = false;
-  double batch_seconds = 0;  // a call, back to back; 0 where the table has none
-  std::string file;          // where it stands, for errors and reports
+  std::string file;  // where it stands, for errors and reports
   int line = 0;
 };
 
@@ -57,7 +60,7 @@ Expected<std::vector<KernelRow>> parse_kernel_rows(const std::string& text, cons
 
 // Rows of one group are left out together: the name up to its last '-' or '/'.
 std::string group_of(const KernelRow& row);
-// (most - least) / median of the samples.
+// (most - least) / median of the samples of calls alone.
 double spread_of(const KernelRow& row);
 
 }  // namespace longhaul

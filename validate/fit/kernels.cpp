@@ -27,9 +27,10 @@ constexpr double kFewRowsWidening = 6;    // per row: 1.5 times for 12 rows, twi
 constexpr double kLowestResidual = -0.9;
 constexpr int kFirstTile = 1;  // terms of attention classes
 constexpr int kLastTile = 3;
-constexpr int kSustained = 4;
+constexpr int kBusy = 4;
 constexpr int kQueryBytes = 6;
 constexpr int kKeyBytes = 7;
+constexpr int kWide = 8;
 
 struct ClassRows {
   std::vector<std::size_t> rows;  // of all rows
@@ -161,15 +162,15 @@ KernelCalibration calibrate_class(const std::string& kernel_class, const ClassRo
   return out;
 }
 
-// Clocks that fall in long calls fall in every form of a library's pass: a form without long rows takes the part of a
-// tile's time that the dense form loses.
-void share_sustained(Calibration& calibration) {
+// Wide heads are slow in every form of a library's pass: a form without rows of them takes the dense form's part of a
+// tile's time.
+void share_wide(Calibration& calibration) {
+  const auto tile = [](const KernelCalibration& kernel) { return kernel.constants[2] + kernel.constants[kBusy]; };
   for (auto& [name, kernel] : calibration.classes) {
-    if (!is_attention_class(name) || kernel.constants[kSustained] > 0) continue;
-    const std::string pass = name.substr(0, name.rfind('/'));
-    const KernelCalibration* dense = calibration.find(pass + "/dense");
-    if (dense == nullptr) continue;
-    kernel.constants[kSustained] = dense->constants[kSustained] / dense->constants[2] * kernel.constants[2];
+    if (!is_attention_class(name) || kernel.constants[kWide] > 0) continue;
+    const KernelCalibration* dense = calibration.find(name.substr(0, name.rfind('/')) + "/dense");
+    if (dense == nullptr || dense->constants[kWide] == 0) continue;
+    kernel.constants[kWide] = dense->constants[kWide] / tile(*dense) * tile(kernel);
   }
 }
 
@@ -303,7 +304,7 @@ Expected<KernelFit> fit_kernels(const MeasuredDevice& device, const std::vector<
                       fmt::format("at least {}, or a calibration of another device to take it from", kLeastRows), ""});
   }
   if (!errors.empty()) return tl::unexpected(std::move(errors));
-  share_sustained(out);
+  share_wide(out);
   for (const auto& [name, of] : classes) {
     const KernelCalibration* kernel = out.find(name);
     for (std::size_t i = 0; kernel != nullptr && i < of.rows.size(); ++i) {

@@ -138,7 +138,7 @@ TEST(ShippedCalibration, DatasheetIsThatOfTheDeviceFile) {
   EXPECT_EQ(device->multiprocessors, shipped().multiprocessors);
 }
 
-// At every measured size the model, timed alone, gives what the fit gave: no other bound cuts in, and terms agree.
+// At every measured size the model gives what the fit gave: no other bound cuts in, and terms agree.
 TEST(ShippedCalibration, ModelEqualsTheFitAtMeasuredSizes) {
   const Expected<DeviceSpec> device = read_device("h200", data_directory());
   ASSERT_TRUE(device);
@@ -151,10 +151,10 @@ TEST(ShippedCalibration, ModelEqualsTheFitAtMeasuredSizes) {
     if (row.op == "gemm") {
       const Estimate queued = model->gemm(GemmPass::kForward, row.m, row.n, row.k);
       EXPECT_EQ(queued.basis, Basis::kCalibrated);
-      expect_same(KernelModel::timed_alone(queued).seconds, fitted.fitted, "gemm");
+      expect_same(queued.seconds, fitted.fitted, "gemm");
       ++gemms;
     }
-    // cuDNN's calls as the wrapper makes them; single pieces of the ragged table would be dense calls today.
+    // cuDNN's calls as the wrapper makes them.
     if (row.op != "attention" || (row.impl != "cudnn" && row.impl != "cudnn-ragged")) continue;
     const auto pieces = parse_pieces(row.pieces, row.mask);
     ASSERT_TRUE(pieces);
@@ -163,11 +163,11 @@ TEST(ShippedCalibration, ModelEqualsTheFitAtMeasuredSizes) {
                                 ? model->attention_forward(*pieces, row.q_heads, row.kv_heads, row.head_dim)
                                 : model->attention_backward(*pieces, row.q_heads, row.kv_heads, row.head_dim);
     EXPECT_EQ(queued.basis, Basis::kCalibrated) << row.name;
-    expect_same(KernelModel::timed_alone(queued).seconds, fitted.fitted, row.name);
+    expect_same(queued.seconds, fitted.fitted, row.name);
     ++lists;
   }
-  EXPECT_EQ(gemms, 78);
-  EXPECT_EQ(lists, 82 + 20 + 34);
+  EXPECT_EQ(gemms, 165);  // 168 less three that were throttled
+  EXPECT_EQ(lists, 144 + 128);
 }
 
 // What docs/accuracy-log.md claims of rows that no fit saw, by group: at least 0.05 ms, spread under 10 %. A change of
@@ -179,13 +179,14 @@ TEST(ShippedCalibration, HeldOutErrorsMeetTheirTargets) {
     double median, p90;
   };
   for (const Target& target :
-       {Target{"gemm", 51, 0.025, 0.07}, Target{"attention/cudnn/forward/dense", 39, 0.035, 0.09},
-        Target{"attention/cudnn/backward/dense", 36, 0.035, 0.09},
-        Target{"attention/cudnn/forward/ragged", 31, 0.05, 0.12},
-        Target{"attention/cudnn/backward/ragged", 26, 0.05, 0.12},
-        Target{"attention/longhaul-hopper/forward", 52, 0.05, 0.12},
-        Target{"attention/longhaul-hopper/backward", 57, 0.05, 0.12}, Target{"elementwise", 124, 0.05, 0.12},
-        Target{"copy", 12, 0.05, 0.12}}) {
+       {Target{"gemm", 111, 0.025, 0.07}, Target{"attention/cudnn/forward/dense", 47, 0.035, 0.09},
+        Target{"attention/cudnn/backward/dense", 60, 0.035, 0.09},
+        Target{"attention/cudnn/forward/ragged", 48, 0.05, 0.12},
+        Target{"attention/cudnn/backward/ragged", 61, 0.05, 0.12},
+        Target{"attention/longhaul-hopper/forward", 92, 0.05, 0.12},
+        // Few heads of block diffusion: the longest items are not known (docs/accuracy-log.md).
+        Target{"attention/longhaul-hopper/backward", 92, 0.05, 0.18}, Target{"elementwise", 116, 0.05, 0.25},
+        Target{"copy", 100, 0.05, 0.12}}) {
     std::vector<double> errors;
     int inside = 0;
     for (const FittedRow& row : fit().kernels.rows) {
@@ -198,7 +199,7 @@ TEST(ShippedCalibration, HeldOutErrorsMeetTheirTargets) {
     EXPECT_LE(quantile(errors, 0.5), target.median) << target.classes;
     EXPECT_LE(quantile(errors, 0.9), target.p90) << target.classes;
     // With few rows the coverage itself is known to a few rows only; docs/accuracy-log.md has the figures.
-    EXPECT_GE(inside, 0.65 * static_cast<double>(errors.size())) << target.classes;
+    EXPECT_GE(inside, 0.8 * static_cast<double>(errors.size())) << target.classes;
   }
 }
 
@@ -288,7 +289,7 @@ TEST(Table, NamesEveryFault) {
 TEST(Fit, MissingTablesAreAllNamed) {
   const Expected<Fit> nothing = fit_h200("/nonexistent");
   ASSERT_FALSE(nothing);
-  EXPECT_EQ(nothing.error().size(), 11U);
+  EXPECT_EQ(nothing.error().size(), 13U);
 }
 
 }  // namespace

@@ -171,7 +171,7 @@ TEST(ShippedPublished, BasisAndDescriptionSayWhatStandsOnTables) {
   EXPECT_EQ(h100.elementwise(Bytes{1 << 28}).basis, Basis::kDatasheet);
   EXPECT_EQ(h100.description(),
             "kernels of h100, 2026-11-29: published tables of attention/cudnn/backward/dense, "
-            "attention/cudnn/forward/dense, gemm; all else: h200 (2026-11-29) scaled by the data sheet");
+            "attention/cudnn/forward/dense, gemm; all else: h200 (2026-11-30) scaled by the data sheet");
   // Slow-down was measured on the H200 alone: three times as wide as there.
   const KernelModel h200 = *load_kernel_model(device("h200"), data_directory());
   EXPECT_NEAR(h100.overlap_residual_high(), 3 * h200.overlap_residual_high(), 1e-9);
@@ -216,7 +216,7 @@ TEST_F(PublishedInput, EveryFaultIsNamed) {
 TEST_F(PublishedInput, RowsThatCannotBeFitted) {
   write("h100.csv",
         "name,impl,op,pass,m,n,k,bytes,ms_median,ms_min,ms_max\n"
-        "here/1,layer_norm,elementwise,,64,64,,1024,1,1,1\nhere/2,cublaslt,gemm,fwd,64,64,64,,0.001,0.001,0.001\n");
+        "here/1,layer_norm,elementwise,,64,64,,1024,1,1,1\nhere/2,,copy,d2d,,,,1024,0.001,0.001,0.001\n");
   write("published-tables.csv", "table,device,use,table_error,row_error\nhere,h100,fitted,0.1,0.1\n");
   const auto rows = read_published_rows("h100", folder_.string());
   ASSERT_TRUE(rows);

@@ -155,7 +155,7 @@ TEST(Strict, CheckTakesShippedNamesAndCalibrations) {
   output = longhaul("check dgx-h200-nrd");
   EXPECT_EQ(output.code, 2);
   EXPECT_NE(output.err.find("did you mean \"dgx-h200-ndr\"?"), std::string::npos) << output.err;
-  write("calibration.json", R"({"schema": "calibration/2"})");
+  write("calibration.json", R"({"schema": "calibration/3"})");
   output = longhaul("check calibration.json --format json");
   EXPECT_EQ(output.code, 2);
   EXPECT_EQ(Json::parse(output.out)[0]["kind"], "calibration");

@@ -153,11 +153,11 @@ TEST(KernelModel, PiecesDecideTheCall) {
   const auto forward = [&](const std::vector<AttentionPieceSize>& pieces, std::int64_t heads) {
     return model_of().attention_forward(pieces, heads, 1, 128).seconds;
   };
-  // 128 items of 1 + 1 tiles on 100 multiprocessors: two rounds.
-  expect_close(forward({square, square}, 64), 8e-6 + 4e-6);
+  // 128 items of 1 + 1 tiles on 100 multiprocessors: two rounds; busy with 128 tiles.
+  expect_close(forward({square, square}, 64), 8e-6 + 4e-6 + 1.28 * 1e-7);
   // 64 items of 2 and then 64 pairs of 2 and 3: 64 + 36 begin; at 2 the next 82, at 3 (18 free) the last 10, of which
-  // those of 3 end at 6. One idle slot a head: 64 / 100.
-  expect_close(forward({square, longer}, 64), 8e-6 + 6e-6 + 0.64 * 5e-7);
+  // those of 3 end at 6. One idle slot a head: 64 / 100. Busy: 64 x (1 + 1 + 2).
+  expect_close(forward({square, longer}, 64), 8e-6 + 6e-6 + 0.64 * 5e-7 + 2.56 * 1e-7);
   const AttentionPieceSize blocks{256, 256, 256 * 16};
   const double dense = forward({blocks}, 4);
   calibration.classes["attention/longhaul-hopper/forward/pieces"] =

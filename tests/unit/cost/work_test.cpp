@@ -147,16 +147,24 @@ TEST(GemmWork, OneTileMoreStartsAWave) {
   EXPECT_EQ(gemm_call(449, 33 * 128, 1024, 132).terms[3], 0.0);
 }
 
-// Unmasked 1,024 x 8,192, 32 heads: 256 items of 64 + 1 tiles on 132: two waves. Head dimension 256: the products
-// double, the exponentials (0.62 of them) do not.
+// Unmasked 1,024 x 8,192, 32 heads: 256 items of 64 + 1 tiles on 132: two waves; 256 x 64 tiles keep them busy. Head
+// dimension 256: the products double, the exponentials (0.62 of them) do not, and once more as wide tiles.
 TEST(AttentionTerms, SpansGoToTheTermOfTheirMask) {
   const AttentionLayout cudnn = attention_layout("cudnn");
   const AttentionWork full = one(1024, 8192, 1024 * 8192);
   const KernelCall call = attention_call(cudnn, true, full, 32, 8, 128, 132);
   EXPECT_EQ(call.kind, KernelKind::kAttentionForwardDense);
   EXPECT_DOUBLE_EQ(call.terms[1], 130);
-  EXPECT_EQ(call.terms[2] + call.terms[3] + call.terms[4] + call.terms[5] + call.terms[6], 0);
-  EXPECT_NEAR(attention_call(cudnn, true, full, 32, 8, 256, 132).terms[1], 130 * 2.62 / 1.62, 1e-9);
+  EXPECT_EQ(call.terms[2] + call.terms[3] + call.terms[5] + call.terms[6] + call.terms[8], 0);
+  EXPECT_DOUBLE_EQ(call.terms[4], 256.0 * 64 / 132);
+  const KernelCall wide = attention_call(cudnn, true, full, 32, 8, 256, 132);
+  EXPECT_NEAR(wide.terms[1], 130 * 2.62 / 1.62, 1e-9);
+  EXPECT_DOUBLE_EQ(wide.terms[4], 2 * 256.0 * 64 / 132);
+  EXPECT_DOUBLE_EQ(wide.terms[8], 130);
+  // Backward: 64 key tiles of 8, in halves of 4 + 1 beyond dimension 128: 32 x 64 x 2 = 4,096 items on 132, 32 waves
+  // (31 hold 4,092).
+  EXPECT_DOUBLE_EQ(attention_call(cudnn, false, full, 32, 8, 256, 132).terms[8], 32 * 5);
+  EXPECT_DOUBLE_EQ(attention_call(cudnn, false, full, 32, 8, 128, 132).terms[8], 0);
   const AttentionWork square = one(1024, 1024, causal(1024, 1024));
   EXPECT_GT(attention_call(cudnn, true, square, 32, 8, 128, 132).terms[2], 0);
   EXPECT_GT(attention_call(cudnn, true, one(100, 300, causal(100, 300)), 32, 8, 128, 132).terms[3], 0);

@@ -19,8 +19,6 @@ constexpr double kNoiseFactor = 2;
 // Operands come from one pool; piece plans are made on the host.
 constexpr double kPrepareSeconds = 0.01;
 constexpr double kLaunchSeconds = 1e-5;
-// Our own kernels against the model of cuDNN, of head dimension 64 through the portable kernel (docs/accuracy-log.md).
-constexpr double kOwnKernel = 1.6, kPortableKernel = 4;
 
 double attention_seconds(const CalibrationCall& call, const KernelModel& model) {
   const Expected<AttentionCall> rows =
@@ -31,11 +29,8 @@ double attention_seconds(const CalibrationCall& call, const KernelModel& model) 
     const std::int64_t pairs = piece_pairs(piece);
     if (pairs > 0) pieces.push_back({piece.q_count, piece.k_count, pairs});
   }
-  const Estimate estimate = call.pass == "fwd"
-                                ? model.attention_forward(pieces, call.q_heads, call.kv_heads, call.head_dim)
-                                : model.attention_backward(pieces, call.q_heads, call.kv_heads, call.head_dim);
-  if (call.call_class != CallClass::kDiffusion) return estimate.seconds;
-  return estimate.seconds * (call.head_dim == 128 ? kOwnKernel : kPortableKernel);
+  return call.pass == "fwd" ? model.attention_forward(pieces, call.q_heads, call.kv_heads, call.head_dim).seconds
+                            : model.attention_backward(pieces, call.q_heads, call.kv_heads, call.head_dim).seconds;
 }
 
 }  // namespace
