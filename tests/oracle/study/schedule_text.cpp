@@ -39,13 +39,13 @@ std::string refs(const std::vector<TensorRef>& list) {
 }
 
 std::string text(const Op& of) {
-  const auto& [kind, pass, function, stream, guard, label, waits, record, acquire, release, operands, transpose_a,
-               transpose_b, q, o, lse, q_gradient, o_gradient, key_values, pieces, q_heads, kv_heads, head_dim,
-               head_role, collective, role, parts, pipeline_edge] = of;
-  std::string line =
-      fmt::format("op {} {} {} {} {} {} waits {} record {}", static_cast<int>(kind), static_cast<int>(pass),
-                  static_cast<int>(function), int{stream}, static_cast<int>(guard), label,
-                  text_of(waits, [](EventSlot slot) { return std::to_string(slot); }), int{record});
+  const auto& [kind, pass, function, stream, guard, eager, stall, label, waits, record, acquire, release, operands,
+               transpose_a, transpose_b, q, o, lse, q_gradient, o_gradient, key_values, pieces, q_heads, kv_heads,
+               head_dim, head_role, collective, role, parts, pipeline_edge] = of;
+  std::string line = fmt::format("op {} {} {} {} {} {} {} {} waits {} record {}", static_cast<int>(kind),
+                                 static_cast<int>(pass), static_cast<int>(function), int{stream},
+                                 static_cast<int>(guard), static_cast<int>(eager), static_cast<int>(stall), label,
+                                 text_of(waits, [](EventSlot slot) { return std::to_string(slot); }), int{record});
   line += fmt::format(" acquire {} release {} operands {} {} {}", refs(acquire), refs(release),
                       text_of(operands, [](const View& view) { return text(view); }), transpose_a, transpose_b);
   line += fmt::format(" q {} o {} lse {} dq {} do {} kv {}", text(q), text(o), text(lse), text(q_gradient),
