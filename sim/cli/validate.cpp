@@ -82,6 +82,9 @@ void check_combinations(const Options& options, Errors& errors) {
   if (options.keep && !options.plant.empty()) {
     fault("--keep", "a run that was slowed down on purpose is no accuracy data", "no --keep beside --plant");
   }
+  if (options.run.job != nullptr && options.run.virtual_ranks > 0) {
+    fault("--virtual-ranks", "several processes run one rank a GPU", "one process, or no --virtual-ranks");
+  }
   if (options.run.record.empty()) return;
   if (!options.plant.empty()) fault("--plant", "a stored run cannot be slowed down", "no --plant beside --record");
   if (options.run.reduced) fault("--reduced", "a stored run is reduced already", "no --reduced beside --record");
@@ -230,7 +233,10 @@ int ended_early(const Options& options, const KeptRun& run) {
   // What still runs on the GPU would be waited for by destructors, and nothing more can be trusted there.
   const bool gone = failure.kind != "memory" && failure.kind != "unsupported" && options.run.device == "cuda" &&
                     options.run.record.empty();
-  if (gone) end_now(code);
+  if (gone) {
+    if (options.run.job != nullptr) options.run.job->leave(code);
+    end_now(code);
+  }
   return code;
 }
 
@@ -341,7 +347,7 @@ int plan_runs(const std::vector<Options>& entries) {
 }
 
 // One after another; a run that cannot be done does not keep the others from it.
-int run_validate(const Options& options) {
+int run_entries(const Options& options) {
   ReferenceCache cache;
   if (!options.run.entry.strategy.empty() && !options.plan) return run_one(options, cache);
   Expected<std::vector<Options>> entries = std::vector<Options>{options};
@@ -356,6 +362,7 @@ int run_validate(const Options& options) {
     try {
       code = run_one(one, cache);
     } catch (const LimitError& error) {
+      if (options.run.job != nullptr && options.run.job->busy()) throw;
       cannot(error.what());
     }
     failed += code == kExitFailed ? 1 : 0;
@@ -367,6 +374,17 @@ int run_validate(const Options& options) {
   say(options.run.entry.global, summary);
   if (wrong > 0) return kExitWrongInput;
   return impossible > 0 ? kExitCannot : failed > 0 ? kExitFailed : kExitDone;
+}
+
+// In one process, or as the process of a job that mpirun or srun made of this one.
+int run_validate(const Options& options) {
+  const std::unique_ptr<ProcessJob> job = open_process_job();
+  if (!job) return run_entries(options);
+  return run_in_job(*job, [&](JobLead& lead) {
+    Options all = options;
+    all.run.job = &lead;
+    return run_entries(all);
+  });
 }
 
 }  // namespace

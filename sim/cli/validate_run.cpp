@@ -90,15 +90,31 @@ RunIdentity identity_of(const StudyEntry& asked, const PreparedRun& prepared, co
   return identity;
 }
 
-FreshRun execute(const StudyEntry& asked, Prepared prepared, const std::vector<Device*>& devices, Transport& transport,
-                 const MakeDevice& make_device, const ExecutorOptions& options, const char* origin,
-                 ReferenceCache& cache) {
+// Who runs the planned steps: devices of this process, or of all processes of a job.
+using OnStep = std::function<void(StepOutcome, RunRecord&)>;
+using RunSteps = std::function<RunRecord(const DevicePlan& plan, const StepWish& wish, const OnStep& on_step)>;
+
+RunSteps here(const std::vector<Device*>& devices, Transport& transport, const ExecutorOptions& options) {
+  return [&devices, &transport, &options](const DevicePlan& plan, const StepWish& wish, const OnStep& on_step) {
+    return run_on_devices(plan, devices, transport, options, wish, on_step);
+  };
+}
+
+RunSteps in_all_processes(JobLead& job, JobTeam& team, const ExecutorOptions& options) {
+  return [&job, &team, &options](const DevicePlan& plan, const StepWish& wish, const OnStep& on_step) {
+    return job.run(plan, team, options, wish, on_step);
+  };
+}
+
+FreshRun execute(const StudyEntry& asked, Prepared prepared, const RunSteps& run_steps, const MakeDevice& make_device,
+                 const ExecutorOptions& options, const char* origin, ReferenceCache& cache) {
   const DevicePlan plan(*prepared->planned.schedule);
   const NumericsCheck numerics(*prepared, make_device, options, cache);
   KeptRun run;
   run.origin = origin;
-  run.record = run_on_devices(plan, devices, transport, options, numerics.wish(),
-                              [&](const StepOutcome& outcome, RunRecord& record) { numerics.judge(outcome, record); });
+  run.record = run_steps(plan, numerics.wish(), [&](const StepOutcome& outcome, RunRecord& record) {
+    numerics.judge(outcome, record);
+  });
   run.record.identity = identity_of(asked, *prepared, run.record.identity);
   if (!options.plant.kernel.empty()) {
     run.record.exclusions.push_back(
@@ -141,6 +157,10 @@ Expected<FreshRun> run_on_host(const StudyEntry& asked, const ValidateOptions& o
   MachineAtHand machine;
   machine.device = asked.found.study_case->topology.device.name;
   machine.ranks = options.virtual_ranks > 0 ? options.virtual_ranks : kHostRanks;
+  if (options.job != nullptr) {  // at least one a process
+    const int processes = options.job->job().processes();
+    machine.ranks = std::max(1, kHostRanks / processes) * processes;
+  }
   machine.virtual_ranks = true;
   machine.memory_bytes = kNoMemoryLimit;
   Chosen chosen = choose_study(asked, machine, options.reduced);
@@ -160,12 +180,18 @@ Expected<FreshRun> run_on_host(const StudyEntry& asked, const ValidateOptions& o
     throw LimitError(
         fmt::format("the host emulates up to {:.0e} FLOP, this step takes {:.1e}; use --reduced", kHostFlops, flops));
   }
+  const ExecutorOptions executor = executor_options(options, kRepeats);
+  const MakeDevice one_host = [] { return std::make_unique<HostDevice>(); };
+  if (options.job != nullptr) {
+    JobTeam team = options.job->make_team(**prepared, asked.study.file, true);
+    return execute(asked, std::move(*prepared), in_all_processes(*options.job, team, executor), one_host, executor,
+                   "emulated", cache);
+  }
   HostDevice device;
   VirtualTransport transport;
   const std::vector<Device*> devices(static_cast<std::size_t>((*prepared)->degrees.ranks()), &device);
-  return execute(
-      asked, std::move(*prepared), devices, transport, [] { return std::make_unique<HostDevice>(); },
-      executor_options(options, kRepeats), "emulated", cache);
+  return execute(asked, std::move(*prepared), here(devices, transport, executor), one_host, executor, "emulated",
+                 cache);
 }
 
 // Ranks and devices: as many GPUs as ranks where they are there, else virtual ranks on the first one.
@@ -182,6 +208,23 @@ MachineAtHand gpus_at_hand(const StudyEntry& asked, const ValidateOptions& optio
   machine.ranks = !machine.virtual_ranks ? gpus : options.virtual_ranks > 0 ? options.virtual_ranks : kVirtualRanks;
   if (!options.reduced) machine.ranks = wanted;
   machine.memory_bytes = free_bytes;
+  return machine;
+}
+
+// All GPUs of all processes, one rank each.
+MachineAtHand gpus_of_job(const StudyEntry& asked, const ValidateOptions& options) {
+  if (!gpu_devices().can_join()) throw LimitError("this build has no NCCL: it runs one process on one GPU");
+  std::string hardware;
+  MachineAtHand machine = options.job->gpus_at_hand(hardware);
+  if (machine.device.empty()) {
+    throw LimitError(fmt::format("no device of topologies/devices is \"{}\": describe it there", hardware));
+  }
+  const auto wanted = static_cast<int>(std::min<std::int64_t>(asked.found.study_case->gpus, 1 << 20));
+  if (!options.reduced && wanted > machine.ranks) {
+    throw LimitError(
+        fmt::format("{} ranks, {} GPUs in all processes; use --reduced, or start more", wanted, machine.ranks));
+  }
+  if (!options.reduced) machine.ranks = wanted;
   return machine;
 }
 
@@ -205,14 +248,15 @@ std::int64_t planned_bytes(const DevicePlan& plan, const Device& device, bool vi
 Expected<FreshRun> run_on_gpus(const StudyEntry& asked, const ValidateOptions& options, ReferenceCache& cache) {
   constexpr int kRepeats = 20;
   constexpr int kAttempts = 4;
-  const MakeDevice one_gpu = [] { return gpu_devices().make(0); };
   std::string why;
   const int gpus = gpu_devices().count(why);
-  HardwareInfo hardware;
-  const std::unique_ptr<Device> first = gpu_devices().make(0);
-  hardware = first->hardware();
-  const std::int64_t free_bytes = first->free_bytes();
-  MachineAtHand machine = gpus_at_hand(asked, options, hardware, free_bytes, gpus);
+  MachineAtHand machine;
+  if (options.job != nullptr) machine = gpus_of_job(asked, options);
+  const int first_gpu = options.job == nullptr ? 0 : options.job->first_gpu();
+  const MakeDevice one_gpu = [first_gpu] { return gpu_devices().make(first_gpu); };
+  const std::unique_ptr<Device> first = one_gpu();
+  const std::int64_t free_bytes = options.job == nullptr ? first->free_bytes() : machine.memory_bytes;
+  if (options.job == nullptr) machine = gpus_at_hand(asked, options, first->hardware(), free_bytes, gpus);
   require_same_device(asked, machine, options.reduced);
   // The arena has gaps that the simulator does not know: where they do not fit, a smaller version is taken.
   for (int attempt = 1;; ++attempt) {
@@ -224,7 +268,7 @@ Expected<FreshRun> run_on_gpus(const StudyEntry& asked, const ValidateOptions& o
     const Errors planted = plant_faults(options.plant, *(*prepared)->planned.schedule);
     if (!planted.empty()) return tl::unexpected(planted);
     const int ranks = (*prepared)->degrees.ranks();
-    if (!machine.virtual_ranks && ranks > gpus) {
+    if (options.job == nullptr && !machine.virtual_ranks && ranks > gpus) {
       throw LimitError(fmt::format("{} ranks, {} GPUs here; use --reduced or --virtual-ranks {}", ranks, gpus, ranks));
     }
     const std::int64_t bytes = planned_bytes(DevicePlan(*(*prepared)->planned.schedule), *first, machine.virtual_ranks);
@@ -238,16 +282,25 @@ Expected<FreshRun> run_on_gpus(const StudyEntry& asked, const ValidateOptions& o
                                    options.reduced ? "" : "; use --reduced"));
     }
     const ExecutorOptions executor = executor_options(options, kRepeats);
+    if (options.job != nullptr) {
+      JobTeam team = options.job->make_team(**prepared, asked.study.file, false);
+      return execute(asked, std::move(*prepared), in_all_processes(*options.job, team, executor), one_gpu, executor,
+                     "measured", cache);
+    }
     if (machine.virtual_ranks) {
       const std::unique_ptr<Device> gpu = gpu_devices().make(0);
       VirtualTransport transport;
       const std::vector<Device*> devices(static_cast<std::size_t>(ranks), gpu.get());
-      return execute(asked, std::move(*prepared), devices, transport, one_gpu, executor, "measured", cache);
+      return execute(asked, std::move(*prepared), here(devices, transport, executor), one_gpu, executor, "measured",
+                     cache);
     }
-    const GpuTeam team = gpu_devices().make_team(*(*prepared)->planned.schedule);
+    TeamPlaces places;
+    for (int rank = 0; rank < ranks; ++rank) places.gpus.push_back(rank);
+    const GpuTeam team = gpu_devices().make_team(*(*prepared)->planned.schedule, places);
     std::vector<Device*> devices;
     for (const auto& device : team.devices) devices.push_back(device.get());
-    return execute(asked, std::move(*prepared), devices, *team.transport, one_gpu, executor, "measured", cache);
+    return execute(asked, std::move(*prepared), here(devices, *team.transport, executor), one_gpu, executor, "measured",
+                   cache);
   }
 }
 

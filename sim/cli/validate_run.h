@@ -4,6 +4,7 @@
 #include <string>
 
 #include "sim/cli/one_entry.h"
+#include "sim/cli/validate_job.h"
 #include "sim/cli/validate_numerics.h"
 #include "validate/report/kept_run.h"
 #include "validate/report/prepared_run.h"
@@ -18,7 +19,8 @@ struct ValidateOptions {
   std::string record;           // a stored run in place of a device
   int repeats = 0;              // 0: 20, on the host 3
   int warmups = 3;
-  Plant plant;  // a slow-down put in on purpose
+  Plant plant;             // a slow-down put in on purpose
+  JobLead* job = nullptr;  // several processes run the schedule; this is the first
 };
 
 // The study of a kept run, which must be that of the command line by name, case and strategy; a bare record's is the

@@ -336,7 +336,7 @@ void DeviceExecutor::collect(std::int32_t rank, std::int32_t position) {
   for (const TensorRef& ref : op.at.op->release) resolve_all(op.at, ref, released);
   for (const TensorId& id : released) {
     if (!holds(wish_.released, plan_.schedule().tensors[static_cast<std::size_t>(id.kind)].name)) continue;
-    read_tensor({rank, id, op.at, false, false, {}}, *plan_.arena(rank).find(id, position),
+    read_tensor({rank, id, op.at, false, false, {}, position}, *plan_.arena(rank).find(id, position),
                 stream(rank, op.at.op->stream));
   }
 }
@@ -344,7 +344,7 @@ void DeviceExecutor::collect(std::int32_t rank, std::int32_t position) {
 void DeviceExecutor::collect_lse(std::int32_t rank, std::int32_t position) {
   const ProgramOp& op = plan_.programs().op(rank, position);
   const TensorId id = resolve(op.at, op.at.op->lse.tensor);
-  read_tensor({rank, id, op.at, false, true, {}}, *plan_.arena(rank).find(id, position),
+  read_tensor({rank, id, op.at, false, true, {}, position}, *plan_.arena(rank).find(id, position),
               stream(rank, op.at.op->stream));
 }
 
@@ -365,7 +365,8 @@ StepOutcome DeviceExecutor::run_step(const StepWish& wish) {
     for (const ArenaTensor& tensor : plan_.arena(rank).tensors) {
       if (tensor.acquired != kBeforeStep) continue;
       if (!holds(wish.resident, plan_.schedule().tensors[static_cast<std::size_t>(tensor.id.kind)].name)) continue;
-      StepTensor read{rank, tensor.id, {}, true, false, std::vector<std::byte>(static_cast<std::size_t>(tensor.bytes))};
+      StepTensor read{rank, tensor.id, {}, true, false, std::vector<std::byte>(static_cast<std::size_t>(tensor.bytes)),
+                      -1};
       device(rank).read(read.bytes, memory(rank).arena + tensor.offset);
       outcome_.tensors.push_back(std::move(read));
     }

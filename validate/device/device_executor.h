@@ -49,6 +49,7 @@ struct StepTensor {
   bool resident = false;   // as it is after the step
   bool before_op = false;  // as the op at `at` finds it, not as it leaves it (LSE)
   std::vector<std::byte> bytes;
+  std::int32_t position = -1;  // of the op in its rank's program
 };
 struct StepWish {
   // Kinds by name that are read when they are released, and resident ones that are read after the step.
@@ -156,6 +157,6 @@ RunRecord merge_records(const std::vector<RunRecord>& records);
 // was measured before. `on_step` is called with the outcome of the numeric step.
 RunRecord run_on_devices(const DevicePlan& plan, const std::vector<Device*>& devices, Transport& transport,
                          const ExecutorOptions& options, const StepWish& wish,
-                         const std::function<void(const StepOutcome&, RunRecord&)>& on_step);
+                         const std::function<void(StepOutcome, RunRecord&)>& on_step);
 
 }  // namespace longhaul

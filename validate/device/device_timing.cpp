@@ -281,7 +281,7 @@ RunRecord merge_records(const std::vector<RunRecord>& records) {
 
 RunRecord run_on_devices(const DevicePlan& plan, const std::vector<Device*>& devices, Transport& transport,
                          const ExecutorOptions& options, const StepWish& wish,
-                         const std::function<void(const StepOutcome&, RunRecord&)>& on_step) {
+                         const std::function<void(StepOutcome, RunRecord&)>& on_step) {
   RunRecord record;
   record.identity.fingerprint = schedule_fingerprint(plan.schedule());
   record.identity.seed = options.parameter_seed;

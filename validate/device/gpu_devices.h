@@ -2,20 +2,30 @@
 // when it is first asked for: this interface is all that the command knows of it.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "validate/device/device.h"
+#include "validate/device/process_job.h"
 #include "validate/device/transport.h"
 
 namespace longhaul {
 
-// GPUs 0 .. ranks - 1, one a rank, joined by NCCL.
+// Which GPU every rank has, and with whom the others are.
+struct TeamPlaces {
+  std::vector<int> gpus;      // by rank; -1: a rank of another process of the job
+  ProcessJob* job = nullptr;  // nullptr: this process has all ranks
+  // Called once the devices are there and before ranks are joined, which waits for all processes. May throw.
+  std::function<void()> ready;
+};
+
+// The GPUs of the ranks of this process, joined with all others by NCCL.
 struct GpuTeam {
-  std::vector<std::unique_ptr<Device>> devices;
-  std::unique_ptr<Transport> transport;  // goes before the devices
+  std::vector<std::unique_ptr<Device>> devices;  // by rank; nullptr: of another process
+  std::unique_ptr<Transport> transport;          // goes before the devices
 };
 
 class GpuDevices {
@@ -23,11 +33,13 @@ class GpuDevices {
   virtual ~GpuDevices() = default;
   // GPUs that CUDA sees; 0, with the reason, where there is none.
   virtual int count(std::string& why) const = 0;
+  // Their addresses on this host ("0000:1b:00.0"), the same from every process, in CUDA's order.
+  virtual std::vector<std::string> addresses() const = 0;
   // Whether ranks on several GPUs can be joined: NCCL was built in.
   virtual bool can_join() const = 0;
   // Both throw DeviceFault. A team needs can_join().
   virtual std::unique_ptr<Device> make(int index) const = 0;
-  virtual GpuTeam make_team(const Schedule& schedule) const = 0;
+  virtual GpuTeam make_team(const Schedule& schedule, const TeamPlaces& places) const = 0;
 };
 
 // What the module exports, by the name "longhaul_gpu_devices". It lives as long as the process.

@@ -151,8 +151,9 @@ std::uint64_t schedule_fingerprint(const Schedule& schedule);
 // "longhaul-run/1" is the value of the key "format".
 nlohmann::ordered_json to_json(const RunRecord& record);
 // Errors name `file` and JSON pointers: unknown and missing keys, wrong types, lists whose length is not `repeats`
-// (unless the run failed), an end before its start.
-Expected<RunRecord> run_record_from_json(const nlohmann::ordered_json& json, const std::string& file);
+// (unless the run failed), an end before its start. `part`: of one process of a job, which has not all ranks.
+Expected<RunRecord> run_record_from_json(const nlohmann::ordered_json& json, const std::string& file,
+                                         bool part = false);
 Expected<RunRecord> read_run_record(const std::string& file);
 // Written whole to a temporary file beside it, then renamed. Throws LimitError if it cannot be written.
 void write_run_record(const RunRecord& record, const std::string& file);

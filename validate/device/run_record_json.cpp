@@ -141,7 +141,7 @@ Json numerics_json(const NumericsResult& of) {
 
 class RecordReader {
  public:
-  RecordReader(std::string file, Errors& errors) : file_(std::move(file)), errors_(errors) {}
+  RecordReader(std::string file, Errors& errors, bool part) : file_(std::move(file)), errors_(errors), part_(part) {}
 
   RunRecord read(const Json& json) {
     JsonReader in(json, file_, "", errors_);
@@ -397,7 +397,7 @@ class RecordReader {
             fmt::format("one a repeat: {}", record.repeats));
       }
     }
-    if (record.rank_runs.size() != static_cast<std::size_t>(record.ranks) && whole_run) {
+    if (record.rank_runs.size() != static_cast<std::size_t>(record.ranks) && whole_run && !part_) {
       add("/rank_runs", fmt::format("has {} entries", record.rank_runs.size()),
           fmt::format("one a rank: {}", record.ranks));
     }
@@ -405,6 +405,7 @@ class RecordReader {
 
   std::string file_;
   Errors& errors_;
+  bool part_;
 };
 
 }  // namespace
@@ -437,9 +438,9 @@ nlohmann::ordered_json to_json(const RunRecord& record) {
   return json;
 }
 
-Expected<RunRecord> run_record_from_json(const nlohmann::ordered_json& json, const std::string& file) {
+Expected<RunRecord> run_record_from_json(const nlohmann::ordered_json& json, const std::string& file, bool part) {
   Errors errors;
-  RunRecord record = RecordReader(file, errors).read(json);
+  RunRecord record = RecordReader(file, errors, part).read(json);
   if (!errors.empty()) return tl::unexpected(std::move(errors));
   return record;
 }

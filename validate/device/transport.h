@@ -35,6 +35,8 @@ class Transport {
     (void)rank;
     return 0;
   }
+  // Whether processes that wait for this one come back after a fault here: by their watchdogs, where devices wait.
+  virtual bool survives_faults() const { return true; }
   // Ends transfers that hang, so that devices can be freed. True if that is possible.
   virtual bool abort() { return false; }
 };

@@ -45,10 +45,9 @@ std::shared_ptr<void> open_module(const ModuleFile& module) {
     void* const library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
       const char* const why = dlerror();
-      throw LimitError(
-          fmt::format("{} does not load: {}; put the libraries of CUDA, cuDNN and NCCL where the loader "
-                      "looks",
-                      place.lexically_normal().string(), why == nullptr ? "no reason given" : why));
+      throw LimitError(fmt::format("{} does not load: {}; put the libraries of {} where the loader looks",
+                                   place.lexically_normal().string(), why == nullptr ? "no reason given" : why,
+                                   module.links));
     }
     return {library, [](void*) {}};
   }

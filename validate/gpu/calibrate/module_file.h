@@ -1,5 +1,5 @@
-// Modules of GPU code that `longhaul` loads when it needs them: the command itself starts without CUDA's libraries
-// (0.2 s and 1 GB of them).
+// Modules that `longhaul` loads when it needs them: the command itself starts without CUDA's libraries (0.2 s and 1 GB
+// of them) and without MPI's.
 #pragma once
 
 #include <memory>
@@ -8,11 +8,12 @@
 namespace longhaul {
 
 struct ModuleFile {
-  std::string name;          // "longhaul-gpu.so"
-  std::string build_folder;  // where a build has it, from its root: "validate/gpu"
-  std::string missing;       // what Meson left it out for; empty: it was built
-  std::string cannot;        // what is impossible without it: "this longhaul cannot measure"
-  std::string install;       // what to install, in words
+  std::string name;                            // "longhaul-gpu.so"
+  std::string build_folder;                    // where a build has it, from its root: "validate/gpu"
+  std::string missing;                         // what Meson left it out for; empty: it was built
+  std::string cannot;                          // what is impossible without it: "this longhaul cannot measure"
+  std::string install;                         // what to install, in words
+  std::string links = "CUDA, cuDNN and NCCL";  // whose libraries the loader must find
 };
 
 // Looks beside the command, as installed (../lib/longhaul), and in the command's build folder if it was built. The
