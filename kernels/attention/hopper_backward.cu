@@ -39,13 +39,13 @@ class Consumer {
 
   __device__ void run() {
     for (int item = draw(); item != kNoWork; item = draw()) {
-      const KeyTile& tile = args_.tiles.tiles[item / args_.kv_heads];
-      const int kv_head = item % args_.kv_heads;
+      const BackwardWork work = work_of(args_, item);
+      const KeyTile& tile = args_.tiles.tiles[work.tile];
       float d_k[kDim / 2], d_v[kDim / 2];
 #pragma unroll
       for (int i = 0; i < kDim / 2; ++i) d_k[i] = d_v[i] = 0;
       if (tile.q_tiles > 0) accumulate(tile, d_k, d_v);
-      store(tile, kv_head, d_k, d_v);
+      store(tile, work.kv_head, d_k, d_v);
     }
     if (!Traits::kDirect && thread_ == 0) wait_sources_read();
   }

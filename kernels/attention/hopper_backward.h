@@ -25,6 +25,8 @@ struct HopperBackwardMaps {
 struct HopperBackwardArgs {
   DeviceKeyTiles tiles;  // planned for the tile sizes above
   int q_heads = 0, kv_heads = 0;
+  int last_heads =
+      0;  // key heads whose key tiles are taken together, after those of one head at a time (1 .. kv_heads)
   float scale = 0, scale_log2 = 0;
   const __nv_bfloat16 *o = nullptr, *d_o = nullptr;
   const float* lse = nullptr;

@@ -76,6 +76,20 @@ struct __align__(1024) BackwardShared {
   }
 };
 
+struct BackwardWork {
+  int tile, kv_head;
+};
+// All key tiles of the first key head, then of the second, ...: blocks that read the same queries at about the same
+// time find them, and the sums of dQ, in the L2. Those of the last heads are mixed, long ones first, so that blocks end
+// together.
+__device__ inline BackwardWork work_of(const HopperBackwardArgs& args, int item) {
+  const int tiles = args.tiles.tile_count;
+  const int alone = args.kv_heads - args.last_heads;
+  if (item < alone * tiles) return {item % tiles, item / tiles};
+  const int rest = item - alone * tiles;
+  return {rest / args.last_heads, alone + rest % args.last_heads};
+}
+
 template <class Traits>
 class BackwardProducer {
  public:
@@ -89,7 +103,8 @@ class BackwardProducer {
     int item = static_cast<int>(blockIdx.x);
     while (item < items) {
       publish(item);
-      copy(args_.tiles.tiles[item / args_.kv_heads], item % args_.kv_heads);
+      const BackwardWork work = work_of(args_, item);
+      copy(args_.tiles.tiles[work.tile], work.kv_head);
       item = draw_item(args_.counters);
     }
     publish(kNoWork);

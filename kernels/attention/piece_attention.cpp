@@ -56,6 +56,15 @@ ForwardOutput output_of(const AttentionShape& shape, Bf16* o, float* lse) {
   return out;
 }
 
+// The fewest key heads that keep all multiprocessors busy for as long as their longest key tile takes: mixed, they let
+// blocks end together. All, if they do not suffice.
+int last_backward_heads(const PieceBackwardPlan& plan, int kv_heads, int multiprocessors) {
+  const std::int64_t wanted = std::int64_t{plan.longest_steps()} * multiprocessors;
+  int heads = 1;
+  while (heads < kv_heads && heads * plan.steps() < wanted) ++heads;
+  return heads;
+}
+
 // Work items are counted in 32 bits.
 void check_items(std::size_t tiles, int heads) {
   if (tiles > static_cast<std::size_t>(std::numeric_limits<std::int32_t>::max() / 2 / heads)) {
@@ -106,6 +115,10 @@ PieceBackwardPlan::PieceBackwardPlan(const BackwardPlan& plan, const TilePlan& q
       q_tiles_(plan.q_tiles.size()),
       pieces_(plan.pieces.size()),
       query_plan_(query_plan, stream) {
+  for (const KeyTile& tile : plan.tiles) {
+    steps_ += tile.q_tiles;
+    longest_steps_ = std::max(longest_steps_, tile.q_tiles);
+  }
   tiles_.upload(plan.tiles, stream);
   segments_.upload(plan.segments, stream);
   q_tiles_.upload(plan.q_tiles, stream);
@@ -234,6 +247,7 @@ void PieceAttention::backward(const PieceBackwardPlan& plan, const Inputs& in, c
   args.tiles = plan.tiles();
   args.q_heads = shape_.q_heads;
   args.kv_heads = shape_.kv_heads;
+  args.last_heads = last_backward_heads(plan, shape_.kv_heads, multiprocessors_);
   const ForwardOutput scales = output_of(shape_, nullptr, nullptr);
   args.scale = scales.scale;
   args.scale_log2 = scales.scale_log2;

@@ -55,9 +55,13 @@ class PieceBackwardPlan {
   DeviceTiles query_tiles() const { return query_plan_.tiles(); }
   std::int32_t q_rows() const { return q_rows_; }
   std::int32_t k_rows() const { return k_rows_; }
+  std::int64_t steps() const { return steps_; }                  // of one head: pairs of a key and a query tile
+  std::int32_t longest_steps() const { return longest_steps_; }  // of one key tile
 
  private:
   std::int32_t q_rows_, k_rows_;
+  std::int64_t steps_ = 0;
+  std::int32_t longest_steps_ = 0;
   DeviceBuffer<KeyTile> tiles_;
   DeviceBuffer<BackwardSegment> segments_;
   DeviceBuffer<QueryTile> q_tiles_;
