@@ -56,8 +56,8 @@ const char* to_string(CollectiveKind kind);
 // Which kernel of an eager framework does an op's work, where it is another one than ours. Only its time differs.
 enum class EagerKernel : std::uint8_t {
   kNone,
-  kIndexedRows,   // rows by a mask or a list of indices
-  kExpandedRows,  // rows by an index spread over all their columns
+  kIndexedRows,   // rows taken by a mask that lies on the host
+  kExpandedRows,  // rows put by an index: index_put, scatter_
   kJoinedSlices,  // a cat
   kAddedSlice,    // x[a:b] += y
 };

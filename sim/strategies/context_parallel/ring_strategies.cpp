@@ -30,7 +30,8 @@ Planned plan_ring_step(const StrategyRequest& request, const SequencePlanner& pl
   }
   auto plans = plan_batch(request, planner);
   if (!plans) return tl::unexpected(plans.error());
-  RingScheme scheme(request.degrees.cp, flavor);
+  const bool packed = request.batch->documents.size() > request.batch->sequences.size();
+  RingScheme scheme(request.degrees.cp, flavor, packed);
   std::vector<std::vector<RingStepShape>> shapes;
   std::size_t made = SIZE_MAX;
   const auto set_shape = [&](ShapeSet& shape, const StepBuilder& step, int micro, int member) {

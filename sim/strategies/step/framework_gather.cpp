@@ -194,10 +194,9 @@ void FrameworkGatherScheme::copy_keys(SegmentWriter& w, int index, std::uint8_t 
 // `padded`: the call's rows of a tensor as wide as Q, copied out and taken from their padding.
 void FrameworkGatherScheme::take_rows(SegmentWriter& w, const char* label, const TensorRef& from, int index) const {
   if (!config_.padded) return;
-  for (const EagerKernel kernel : {EagerKernel::kNone, EagerKernel::kExpandedRows}) {
+  for (int copy = 0; copy < 2; ++copy) {
     w.move(label, {columns_of(from, Access::kRead, 0, model_.q_width(), call(index).query_rows),
                    whole_of(row_copy_, 0, false, Access::kWrite, call(index).query_rows)})
-        .eager(kernel)
         .acquires({chunk_tensor(row_copy_)})
         .releases({chunk_tensor(row_copy_)});
   }
@@ -223,7 +222,7 @@ void FrameworkGatherScheme::attend(SegmentWriter& w, int index, const ForwardMod
   Op op = attention_op(index, i);
   op.o = whole_of(output_parts_, 0, false, Access::kWrite, one.query_rows);
   op.lse = columns_of(layer_tensor(lse_, i), Access::kWrite, 0, model_.q_heads, one.query_rows);
-  w.attention("attention" + number, std::move(op));
+  w.attention("attention" + number, std::move(op)).stalls(longest_stall());
   if (index == 0) w.acquires({chunk_tensor(output_parts_), layer_tensor(lse_, i)});
   if (config_.sliced) {
     w.releases_if(!mode.keep || config_.regather, {layer_tensor(one.copy[0], i), layer_tensor(one.copy[1], i)});
@@ -299,7 +298,7 @@ void FrameworkGatherScheme::attend_backward(SegmentWriter& w, int index, const F
   op.q_gradient = whole_of(dq_parts_, 0, false, Access::kWrite, one.query_rows);
   op.key_values.front().key_gradient = whole_of(one.grad[0], 0, false, Access::kWrite);
   op.key_values.front().value_gradient = whole_of(one.grad[1], 0, false, Access::kWrite);
-  w.attention("attention" + number + "_backward", std::move(op));
+  w.attention("attention" + number + "_backward", std::move(op)).stalls(longest_stall());
   if (config_.sliced) w.releases({layer_tensor(one.copy[0], i), layer_tensor(one.copy[1], i)});
   put_rows(w, "dq_pad", dq_parts_, index);
   w.move("dq_join" + number,

@@ -21,7 +21,8 @@
 // Slice by slice: a launch a slice and tensor of +=. The kernels behind a cat take many slices at once, but the host
 // makes each slice first: those of K and V together are charged as one launch (judgement: a slice is a view, about half
 // as dear as a launch). At most kMostSliceLaunches of them, the last of which takes the slices that are left.
-// Everything is bf16, as there. Ignores the interpreter's other time.
+// Everything is bf16, as there. The longest lengths of a call lie on the device and are read back before it (a stall).
+// Ignores the interpreter's other time.
 #pragma once
 
 #include <cstdint>
@@ -106,7 +107,10 @@ class FrameworkGatherScheme : public AttentionScheme {
   void take_rows(SegmentWriter& writer, const char* label, const TensorRef& from, int index) const;
   void put_rows(SegmentWriter& writer, const char* label, TensorKindId from, int index) const;
   void add_padded(SegmentWriter& writer, int index) const;
-  EagerKernel slice_kernel() const { return config_.padded ? EagerKernel::kExpandedRows : EagerKernel::kJoinedSlices; }
+  // The longest lengths of a call lie on the device; the benchmark of `padded` has them on the host.
+  HostStall longest_stall() const { return config_.padded ? HostStall::kNone : HostStall::kReadValues; }
+  // A gather by an index is as fast as a copy.
+  EagerKernel slice_kernel() const { return config_.padded ? EagerKernel::kNone : EagerKernel::kJoinedSlices; }
   void add_slices(SegmentWriter& writer, int index) const;
   Slices declare_slices(std::size_t launches) const;
   void set_slices(ShapeSet& shape, const Slices& slots, const std::vector<SliceCopy>& copies) const;

@@ -19,7 +19,8 @@ int document_count(const PieceList& own) {
 
 }  // namespace
 
-RingScheme::RingScheme(int group_size, RingFlavor flavor) : group_size_(group_size), flavor_(flavor) {
+RingScheme::RingScheme(int group_size, RingFlavor flavor, bool masks)
+    : group_size_(group_size), flavor_(flavor), masks_(masks) {
   LH_ASSERT(group_size >= 1 && group_size <= kMostRingRanks, "a ring of {} ranks", group_size);
 }
 

@@ -28,7 +28,8 @@
 // and after each addition. An index copy is written beside, its reader reads in place: the bytes and launches are the
 // same. Its update of outputs is one fused kernel, as its TorchScript makes it. Masks of halves are made in every
 // forward pass on the host from bounds that lie on the device, log-sum-exps of halves are copied document by document
-// in the backward pass: stalls that grow with the documents. A single document is halved by slices, without either.
+// in the backward pass: stalls that grow with the documents. A single document is halved by slices: its halves are read
+// in place, without masks.
 //
 // kPadded is Transformer Engine's ring as MagiAttention's benchmark runs it around FlashAttention-3 (github SandAI-org/
 // MagiAttention @2c64135, exps/dist_attn/baselines/ring_attn.py, utils_cp.py), op by op. Each step: halves of queries
@@ -67,7 +68,8 @@ struct RingStepShape {
 class RingScheme : public AttentionScheme {
  public:
   // `group_size` N, 1 to kMostRingRanks.
-  explicit RingScheme(int group_size, RingFlavor flavor = RingFlavor::kRingFlashAttention);
+  // `masks`: kFramework takes halves by masks; otherwise, of single documents, by slices.
+  explicit RingScheme(int group_size, RingFlavor flavor = RingFlavor::kRingFlashAttention, bool masks = true);
 
   void declare(ScheduleBuilder& builder, const ModelShape& model, const AttentionTensors& tensors) override;
   void forward(SegmentWriter& writer, const ForwardMode& mode) override;
@@ -116,6 +118,11 @@ class RingScheme : public AttentionScheme {
   void declare_framework();
   void copy_halves(SegmentWriter& writer, const char* label, const TensorRef& from, TensorKindId copy,
                    std::int64_t width, RowListSlot rows) const;
+  // Reads of halves that slices make without a copy are left out; writes of halves are copies either way.
+  void take_halves(SegmentWriter& writer, const char* label, const TensorRef& from, TensorKindId copy,
+                   std::int64_t width, RowListSlot rows) const;
+  void put_halves(SegmentWriter& writer, const char* label, const TensorRef& from, TensorKindId copy,
+                  std::int64_t width, RowListSlot rows) const;
   void copy_half_keys(SegmentWriter& writer, int step, std::uint8_t instance) const;
   void attend_framework(SegmentWriter& writer, int step, const ForwardMode& mode) const;
   void forward_framework(SegmentWriter& writer, const ForwardMode& mode) const;
@@ -141,6 +148,7 @@ class RingScheme : public AttentionScheme {
 
   int group_size_;
   RingFlavor flavor_;
+  bool masks_;
   ScheduleBuilder* builder_ = nullptr;
   ModelShape model_;
   AttentionTensors tensors_;

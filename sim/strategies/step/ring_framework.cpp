@@ -31,12 +31,24 @@ void RingScheme::copy_halves(SegmentWriter& w, const char* label, const TensorRe
   w.move(label, {columns_of(from, Access::kRead, 0, width, rows), columns_of(to, Access::kWrite, 0, width, rows)})
       .acquires({to})
       .releases({to});
-  if (framework()) w.eager(EagerKernel::kIndexedRows);
+}
+
+void RingScheme::take_halves(SegmentWriter& w, const char* label, const TensorRef& from, TensorKindId copy,
+                             std::int64_t width, RowListSlot rows) const {
+  if (!masks_) return;
+  copy_halves(w, label, from, copy, width, rows);
+  w.eager(EagerKernel::kIndexedRows);
+}
+
+void RingScheme::put_halves(SegmentWriter& w, const char* label, const TensorRef& from, TensorKindId copy,
+                            std::int64_t width, RowListSlot rows) const {
+  copy_halves(w, label, from, copy, width, rows);
+  if (masks_) w.eager(EagerKernel::kExpandedRows);
 }
 
 void RingScheme::copy_half_keys(SegmentWriter& w, int step, std::uint8_t instance) const {
-  if (step == 0) return;
-  copy_halves(w, "kv_half", block(step, instance), key_copy_, 2 * model_.kv_width(), at(step).half_keys);
+  if (step == 0 || !masks_) return;
+  take_halves(w, "kv_half", block(step, instance), key_copy_, 2 * model_.kv_width(), at(step).half_keys);
   w.waits(arrived(step));
 }
 
@@ -60,20 +72,20 @@ void RingScheme::attend_framework(SegmentWriter& w, int step, const ForwardMode&
         .releases({part});
     return;
   }
-  copy_halves(w, "output_half", sum, output_copy_, width, at(step).half_queries);
+  take_halves(w, "output_half", sum, output_copy_, width, at(step).half_queries);
   w.merge("attention_merge", columns_of(part, Access::kRead, 0, width, rows),
           columns_of(lse, Access::kRead, 0, model_.q_heads, rows), columns_of(sum, Access::kAccumulate, 0, width, rows),
           columns_of(layer_tensor(lse_, i), Access::kAccumulate, 0, model_.q_heads, rows))
       .releases({part, lse});
-  copy_halves(w, "output_scatter", sum, output_copy_, width, at(step).half_queries);
+  put_halves(w, "output_scatter", sum, output_copy_, width, at(step).half_queries);
 }
 
 void RingScheme::forward_framework(SegmentWriter& w, const ForwardMode& mode) const {
   const std::uint8_t i = mode.instance;
   const TensorRef qkv = layer_tensor(tensors_.qkv, i);
   pack(w, qkv, i);
-  copy_halves(w, "q_half", qkv, query_copy_, model_.q_width(), half_queries_);
-  w.stalls(HostStall::kHalfMasks, half_pieces_);
+  take_halves(w, "q_half", qkv, query_copy_, model_.q_width(), half_queries_);
+  if (masks_) w.stalls(HostStall::kHalfMasks, half_pieces_);
   for (int step = 0; step < group_size_; ++step) {
     if (!last(step)) hop(w, step, i);
     copy_half_keys(w, step, i);
@@ -111,11 +123,11 @@ void RingScheme::attend_backward_framework(SegmentWriter& w, int step, const For
         .releases({part});
     return;
   }
-  copy_halves(w, "dq_half", sum, output_copy_, width, at(step).half_queries);
+  take_halves(w, "dq_half", sum, output_copy_, width, at(step).half_queries);
   w.elementwise("dq_add", Function::kAccumulate,
                 {columns_of(part, Access::kRead, 0, width, rows), columns_of(sum, Access::kAccumulate, 0, width, rows)})
       .releases({part});
-  copy_halves(w, "dq_scatter", sum, output_copy_, width, at(step).half_queries);
+  put_halves(w, "dq_scatter", sum, output_copy_, width, at(step).half_queries);
 }
 
 // Adds the gradient of this step's block to the fp32 sum that came with the hop before.
@@ -130,14 +142,14 @@ void RingScheme::add_gradients_framework(SegmentWriter& w, int step) const {
         .records(summed_);
     return;
   }
-  copy_halves(w, "kv_grad_half", sum, gradient_copy_, width, at(step).half_keys);
+  take_halves(w, "kv_grad_half", sum, gradient_copy_, width, at(step).half_keys);
   w.waits(sum_arrived_);
   w.elementwise("kv_grad_add", Function::kAccumulate,
                 {columns_of(block_grad, Access::kRead, 0, width, at(step).key_rows),
                  columns_of(sum, Access::kAccumulate, 0, width, at(step).key_rows)})
       .waits(sum_arrived_)
       .releases({block_grad});
-  copy_halves(w, "kv_grad_scatter", sum, gradient_copy_, width, at(step).half_keys);
+  put_halves(w, "kv_grad_scatter", sum, gradient_copy_, width, at(step).half_keys);
   w.records(summed_);
 }
 
@@ -146,10 +158,10 @@ void RingScheme::backward_framework(SegmentWriter& w, const ForwardMode& mode) c
   const std::int64_t width = model_.q_width();
   const TensorRef qkv = layer_tensor(tensors_.qkv, i), qkv_grad = chunk_tensor(tensors_.qkv_grad);
   pack(w, qkv, kBackwardInstance);
-  copy_halves(w, "q_half", qkv, query_copy_, width, half_queries_);
-  copy_halves(w, "output_half", layer_tensor(tensors_.attention_output, i), query_copy_, width, half_queries_);
-  copy_halves(w, "do_half", chunk_tensor(tensors_.attention_output_grad), query_copy_, width, half_queries_);
-  w.stalls(HostStall::kHalfLogarithms, half_pieces_);
+  take_halves(w, "q_half", qkv, query_copy_, width, half_queries_);
+  take_halves(w, "output_half", layer_tensor(tensors_.attention_output, i), query_copy_, width, half_queries_);
+  take_halves(w, "do_half", chunk_tensor(tensors_.attention_output_grad), query_copy_, width, half_queries_);
+  if (masks_) w.stalls(HostStall::kHalfLogarithms, half_pieces_);
   for (int step = 0; step < group_size_; ++step) {
     if (!last(step)) hop(w, step, kBackwardInstance);
     copy_half_keys(w, step, kBackwardInstance);

@@ -20,13 +20,12 @@ void RingScheme::declare_padded() {
   }
 }
 
-// Rows taken by an index that is spread over their columns; `begin`: the first column at the source.
+// Rows taken by an index, as fast as a copy; `begin`: the first column at the source.
 void RingScheme::gather_rows(SegmentWriter& w, const char* label, const TensorRef& from, std::int64_t begin,
                              TensorKindId copy, RowListSlot rows) const {
   const std::int64_t width = builder_->columns(copy);
   const TensorRef to = chunk_tensor(copy);
   w.move(label, {columns_of(from, Access::kRead, begin, width, rows), columns_of(to, Access::kWrite, 0, width, rows)})
-      .eager(EagerKernel::kExpandedRows)
       .acquires({to})
       .releases({to});
 }
@@ -39,6 +38,7 @@ void RingScheme::put_rows(SegmentWriter& w, const char* label, const TensorRef& 
       .acquires({to})
       .releases({to});
   gather_rows(w, label, from, 0, copy, rows);
+  w.eager(EagerKernel::kExpandedRows);
 }
 
 void RingScheme::take_operands(SegmentWriter& w, int step, const ForwardMode& mode, const TensorRef& block) const {

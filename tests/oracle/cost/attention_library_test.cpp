@@ -90,10 +90,30 @@ void add_ours(std::vector<Row>& rows) {
   }
 }
 
+// Runs of equal pieces as N*QxK;...; `longest` beyond the longest piece adds idle blocks: a work of that many tiles.
+void add_framework_ops(std::vector<Row>& rows) {
+  for (auto& fields : read_table("h200/framework_ops.csv")) {
+    if (fields["group"] != "fa2") continue;
+    const std::vector<std::string> parts = split(fields["shape"], '/');
+    const std::int64_t heads = std::stoll(parts[1].substr(1));
+    Row row{"ops", fields["op"].starts_with("forward"), {}, heads, heads, std::stod(fields["device_ms"]) * 1e-3};
+    for (const std::string& run : split(parts[3], ';')) {
+      const std::vector<std::string> counted = split(run, '*');
+      const std::vector<std::string> sizes = split(counted[1], 'x');
+      const auto one = piece(std::stoll(sizes[0]), std::stoll(sizes[1]), parts[0] == "causal");
+      for (int i = std::stoi(counted[0]); i > 0; --i) row.work.add(one);
+    }
+    const std::int64_t most = (std::stoll(parts[2].substr(7)) + kAttentionTile - 1) / kAttentionTile;
+    row.work.most_q_tiles = std::max(row.work.most_q_tiles, most);
+    row.work.most_k_tiles = std::max(row.work.most_k_tiles, most);
+    rows.push_back(row);
+  }
+}
+
 // What the host adds to a call timed alone, by table: fitted together with the constants (docs/accuracy-log.md).
 double alone_seconds(const Row& row) {
-  if (row.table == "h200") return row.forward ? 17.92e-6 : 206.7e-6;
-  return row.table == "distca" ? 12.84e-6 : 0;
+  if (row.table == "h200") return row.forward ? 16.589e-6 : 307.1e-6;
+  return row.table == "distca" ? 13.565e-6 : 0;
 }
 
 std::vector<Row> of_pass(std::vector<Row> rows, bool forward) {
@@ -103,16 +123,18 @@ std::vector<Row> of_pass(std::vector<Row> rows, bool forward) {
 }
 
 double predicted(const AttentionLibrary& library, const Row& row) {
-  static const DeviceSpec device = *read_device("h100", data_directory());
+  static const DeviceSpec h100 = *read_device("h100", data_directory()), h200 = *read_device("h200", data_directory());
+  const DeviceSpec& device = row.table == "ops" ? h200 : h100;
   return alone_seconds(row) +
          library_attention_seconds(library, device, row.forward, row.work, row.q_heads, row.kv_heads, 128);
 }
 
-double squares(const AttentionLibrary& library, const std::vector<Row>& rows) {
+// Squares, or absolute errors where rows of many kinds of lists have outliers.
+double loss(const AttentionLibrary& library, const std::vector<Row>& rows, bool absolute) {
   double sum = 0;
   for (const Row& row : rows) {
     const double error = std::log(predicted(library, row) / row.seconds);
-    sum += error * error;
+    sum += absolute ? std::abs(error) : error * error;
   }
   return sum;
 }
@@ -136,17 +158,18 @@ Errors90 errors_of(const AttentionLibrary& library, const std::vector<Row>& rows
 }
 
 // Five per cent either way of a constant makes the fit worse. (The tail of FlashAttention-3 is another library's.)
-void expect_optimum(const AttentionLibrary& library, const std::vector<Row>& rows, bool tail) {
-  const double best = squares(library, rows);
+void expect_optimum(const AttentionLibrary& library, const std::vector<Row>& rows, bool tail, bool absolute) {
+  const double best = loss(library, rows, absolute);
   const bool forward = rows.front().forward;
   for (const double factor : {0.95, 1.05}) {
     for (const auto member : {&AttentionLibraryPass::seconds_per_pair, &AttentionLibraryPass::seconds_per_tile,
-                              &AttentionLibraryPass::masked_tail_tiles}) {
+                              &AttentionLibraryPass::masked_tail_tiles, &AttentionLibraryPass::seconds_per_idle_block}) {
+      if (library.pass(forward).*member == 0) continue;
       if (member == &AttentionLibraryPass::masked_tail_tiles && !tail) continue;
       AttentionLibrary other = library;
       AttentionLibraryPass& pass = forward ? other.forward : other.backward;
       pass.*member = pass.*member * factor;
-      EXPECT_GT(squares(other, rows), best) << library.name << " " << forward << " x " << factor;
+      EXPECT_GT(loss(other, rows, absolute), best) << library.name << " " << forward << " x " << factor;
     }
   }
 }
@@ -162,20 +185,21 @@ TEST(ShippedAttentionLibrary, FlashAttention2) {
   std::vector<Row> rows;
   add_published(rows, "flash-attention-2.csv", "distca paper");
   add_ours(rows);
+  add_framework_ops(rows);
   const std::vector<Row> forward = of_pass(rows, true), backward = of_pass(rows, false);
-  ASSERT_EQ(forward.size(), 54U);
-  ASSERT_EQ(backward.size(), 15U);
+  ASSERT_EQ(forward.size(), 91U);
+  ASSERT_EQ(backward.size(), 52U);
   const Errors90 first = errors_of(library, forward), second = errors_of(library, backward);
   EXPECT_LT(first.median, 0.04);
-  EXPECT_LT(first.p90, 0.11);
-  EXPECT_LT(second.median, 0.015);
-  EXPECT_LT(second.p90, 0.04);
+  EXPECT_LT(first.p90, 0.18);
+  EXPECT_LT(second.median, 0.035);
+  EXPECT_LT(second.p90, 0.2);
   EXPECT_NEAR(first.low, library.forward.residual_low, 0.01);
   EXPECT_NEAR(first.high, library.forward.residual_high, 0.01);
   EXPECT_NEAR(second.low, library.backward.residual_low, 0.01);
   EXPECT_NEAR(second.high, library.backward.residual_high, 0.01);
-  expect_optimum(library, forward, true);
-  expect_optimum(library, backward, true);
+  expect_optimum(library, forward, true, true);
+  expect_optimum(library, backward, true, true);
 }
 
 TEST(ShippedAttentionLibrary, FlashAttention3) {
@@ -187,8 +211,8 @@ TEST(ShippedAttentionLibrary, FlashAttention3) {
   ASSERT_EQ(backward.size(), 6U);
   EXPECT_LT(errors_of(library, forward).p90, 0.065);
   EXPECT_LT(errors_of(library, backward).p90, 0.03);
-  expect_optimum(library, forward, false);
-  expect_optimum(library, backward, false);
+  expect_optimum(library, forward, false, false);
+  expect_optimum(library, backward, false, false);
   // The successor's rows, masked and not, whose tail it takes: the successor itself is up to a fifth faster.
   std::vector<Row> successor;
   add_published(successor, "flash-attention-3.csv", "cudnn-frontend");

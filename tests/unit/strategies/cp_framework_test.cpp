@@ -121,16 +121,83 @@ TEST(FrameworkCopies, ZigzagOfOneDocument) {
   for (int rank = 0; rank < kRanks; ++rank) {
     const std::int64_t half_keys = rank, half_queries = kRanks - 1 - rank;
     auto copies = copies_of("zigzag-cp", of, rank);
-    EXPECT_EQ(copies["kv_half"].bytes, 2 * half_keys * 2 * half * w);  // both passes
-    EXPECT_EQ(copies["q_half"].bytes, half_queries > 0 ? 2 * 2 * half * q : 0);
+    EXPECT_EQ(copies.count("kv_half") + copies.count("q_half") + copies.count("dq_half"), 0U);  // slices
     EXPECT_EQ(copies["output_to_fp32"].bytes, local * 3 * q);
     EXPECT_EQ(copies["output_to_bf16"].bytes, local * 3 * q);
     EXPECT_EQ(copies["output_scatter"].bytes, half_queries * 2 * half * 2 * q);
-    EXPECT_EQ(copies["dq_half"].bytes, half_queries * 2 * half * 2 * q);
+    EXPECT_EQ(copies["dq_scatter"].bytes, half_queries * 2 * half * 2 * q);
     EXPECT_EQ(copies["dq_add"].bytes, (half_keys * local + half_queries * half) * 5 * q);
     EXPECT_EQ(copies["kv_grad_add"].bytes, (half_keys * half + half_queries * local) * 5 * w);
-    EXPECT_EQ(copies["kv_grad_half"].bytes, half_keys * 2 * half * 2 * w);
+    EXPECT_EQ(copies["kv_grad_scatter"].bytes, half_keys * 2 * half * 2 * w);
     EXPECT_EQ(copies["kv_grad_to_fp32"].bytes + copies["kv_grad_to_bf16"].bytes, 2 * local * 3 * w);
+  }
+}
+
+// Of two documents of half as many tokens: the halves of both are taken by masks, as many rows in all.
+TEST(FrameworkCopies, ZigzagOfTwoDocumentsTakesHalvesByMasks) {
+  const RingCase of = case_of({kTokens / 2, kTokens / 2});
+  const auto [q, w] = widths_of(of);
+  const std::int64_t half = kTokens / kRanks / 2;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const std::int64_t half_keys = rank, half_queries = kRanks - 1 - rank;
+    auto copies = copies_of("zigzag-cp", of, rank);
+    EXPECT_EQ(copies["kv_half"].bytes, 2 * half_keys * 2 * half * w);  // both passes
+    EXPECT_EQ(copies["q_half"].bytes, half_queries > 0 ? 2 * 2 * half * q : 0);
+    EXPECT_EQ(copies["dq_half"].bytes, half_queries * 2 * half * 2 * q);
+    EXPECT_EQ(copies["kv_grad_half"].bytes, half_keys * 2 * half * 2 * w);
+  }
+}
+
+// As the benchmark of MagiAttention runs Transformer Engine's ring: the steps see `rows` rows of Q and `keys` of keys,
+// once a pass.
+TEST(FrameworkCopies, PaddedRingOfOneDocument) {
+  const RingCase of = case_of({kTokens});
+  const auto [q, w] = widths_of(of);
+  const std::int64_t local = kTokens / kRanks, half = local / 2;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const std::int64_t half_keys = rank, half_queries = kRanks - 1 - rank;
+    const std::int64_t rows = local + half_keys * local + half_queries * half;
+    const std::int64_t keys = local + half_keys * half + half_queries * local;
+    auto copies = copies_of("te-p2p", of, rank);
+    EXPECT_EQ(copies["q_half"].bytes, 2 * half_queries * 2 * half * q);  // both passes
+    EXPECT_EQ(copies["kv_half"].bytes, 2 * half_keys * 2 * half * w);
+    EXPECT_EQ(copies["q_unpad"].bytes, 2 * 2 * rows * q);
+    EXPECT_EQ(copies["kv_unpad"].bytes, 2 * 2 * keys * w);
+    EXPECT_EQ(copies["output_pad"].bytes, 2 * rows * q);
+    EXPECT_EQ(copies["output_first"].bytes, 2 * local * q);
+    EXPECT_EQ(copies["pad_zero"].bytes, (2 * rows + local) * q + keys * w);
+    EXPECT_EQ(copies["output_unpad"].bytes, 2 * rows * q);
+    EXPECT_EQ(copies["do_unpad"].bytes, 2 * rows * q);
+    EXPECT_EQ(copies["dq_pad"].bytes, 2 * rows * q);
+    EXPECT_EQ(copies["dq_add"].bytes, 3 * rows * q);
+    EXPECT_EQ(copies["kv_grad_pad"].bytes + copies["kv_grad_join"].bytes, 4 * keys * w);
+    // Hybrid context parallelism runs that ring where one document takes all ranks.
+    for (const auto& [label, one] : copies_of("hybrid-cp", of, rank)) {
+      EXPECT_EQ(one.bytes, copies[label].bytes) << label;
+    }
+  }
+}
+
+// Its gather: all keys put into token order in both passes, a call's taken out of them again; dK and dV of both calls
+// as zeros of all rows, what they see put there, and added whole.
+TEST(FrameworkCopies, PaddedGatherOfOneDocument) {
+  const RingCase of = case_of({kTokens});
+  const auto [q, w] = widths_of(of);
+  const std::int64_t local = kTokens / kRanks, seen = 9 * kTokens / (2 * kRanks);
+  for (int rank = 0; rank + 1 < kRanks; ++rank) {  // the last rank's chunks adjoin: one call
+    auto copies = copies_of("te-allgather", of, rank);
+    EXPECT_EQ(copies["kv_order"].bytes, 2 * 2 * kTokens * w);  // both passes
+    EXPECT_EQ(copies["kv_order"].launches, 2);
+    EXPECT_EQ(copies["kv_slices0"].bytes + copies["kv_slices1"].bytes, 2 * 2 * seen * w);
+    EXPECT_EQ(copies["q_unpad"].bytes, 2 * 2 * 2 * local * q);  // copied out and gathered, both passes
+    EXPECT_EQ(copies["output_unpad"].bytes, 2 * 2 * local * q);
+    EXPECT_EQ(copies["do_unpad"].bytes, 2 * 2 * local * q);
+    EXPECT_EQ(copies["output_pad"].bytes + copies["dq_pad"].bytes, 2 * 2 * local * q);
+    EXPECT_EQ(copies["pad_zero"].bytes, 2 * local * q);
+    EXPECT_EQ(copies["kv_grad_pad_zero"].bytes, 2 * kTokens * w);
+    EXPECT_EQ(copies["kv_grad_pad"].bytes, 2 * seen * w);
+    EXPECT_EQ(copies["dk_add"].bytes + copies["dv_add"].bytes, 2 * 3 * kTokens * w);
+    EXPECT_EQ(copies["dkv_unorder"].bytes, 2 * kTokens * w);
   }
 }
 
@@ -142,7 +209,8 @@ TEST(FrameworkCopies, OptionsAreChecked) {
     for (const InputError& error : errors) texts.push_back(error.to_string());
     return texts;
   };
-  for (const char* name : {"allgather-cp", "per-doc-cp", "flashcp", "ring-cp", "zigzag-cp"}) {
+  for (const char* name : {"allgather-cp", "per-doc-cp", "flashcp", "ring-cp", "zigzag-cp", "te-p2p", "te-allgather",
+                           "hybrid-cp"}) {
     EXPECT_TRUE(faults(name, {{"copies", "framework"}}).empty()) << name;
     EXPECT_EQ(faults(name, {{"copies", "frame"}}),
               std::vector<std::string>{"s.json: /strategies/0/copies: is \"frame\"; expected one of fused, framework; "
