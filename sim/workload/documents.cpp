@@ -113,13 +113,13 @@ void read_explicit(JsonReader& reader, const Json& list, DocumentSource& source)
     return;
   }
   const auto context = reader.integer("context_tokens", 1, kMaxContextTokens);
+  const std::int64_t limit = context.value_or(kMaxContextTokens);
   std::int64_t total = 0;
   for (std::size_t i = 0; i < list.size() && reader.errors().size() < errors_before + kMaxFaults; ++i) {
     const std::string place = fmt::format("{}/{}", path, i);
-    source.explicit_sequences.push_back(read_list(list[i], kMaxContextTokens, reader.file(), place, reader.errors()));
+    source.explicit_sequences.push_back(read_list(list[i], limit, reader.file(), place, reader.errors()));
     std::int64_t tokens = 0;
     for (const std::int64_t length : source.explicit_sequences.back()) tokens += length;
-    const std::int64_t limit = context.value_or(kMaxContextTokens);
     if (tokens > limit) {
       reader.errors().push_back(
           {reader.file(), place, fmt::format("holds {} tokens", tokens), fmt::format("at most {}", limit), ""});

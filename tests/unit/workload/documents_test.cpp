@@ -159,6 +159,11 @@ TEST(DocumentErrors, ExplicitLists) {
                           "study.json: /documents/explicit/1: is 5; expected a list of document lengths",
                           "study.json: /documents/explicit/2/1: is \"x\"; expected a document length from 1 to "
                           "134217728"));
+  EXPECT_THAT(read({{"explicit", {{65, 1}, {64}, {0, 66}}}, {"context_tokens", 64}}).faults,
+              ElementsAre("study.json: /documents/explicit/0/0: is 65; expected a document length from 1 to 64",
+                          "study.json: /documents/explicit/2/0: is 0; expected a document length from 1 to 64",
+                          "study.json: /documents/explicit/2/1: is 66; expected a document length from 1 to 64"))
+      << "documents longer than the context";
   EXPECT_THAT(read({{"explicit", {{60, 5}}}, {"context_tokens", 64}, {"sequences", 2}, {"steps", 4}}).faults,
               ElementsAre("study.json: /documents/explicit/0: holds 65 tokens; expected at most 64",
                           "study.json: /documents/sequences: is 2; expected 1, the number of explicit sequences, or "
