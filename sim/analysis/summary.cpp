@@ -60,6 +60,20 @@ TimeSplit mean_split(const std::vector<StepSummary>& steps, Time step) {
   return mean;
 }
 
+// Rounded down; what is left of the mean compute goes to the largest part.
+ComputeSplit mean_compute(const std::vector<StepSummary>& steps, Time compute) {
+  ComputeSplit mean;
+  Time* largest = &mean.attention;
+  for (Time ComputeSplit::*part : {&ComputeSplit::attention, &ComputeSplit::gemm, &ComputeSplit::memory}) {
+    Time sum;
+    for (const StepSummary& one : steps) sum += one.compute.*part;
+    mean.*part = Time::from_ps(sum.ps() / static_cast<std::int64_t>(steps.size()));
+    if (mean.*part > *largest) largest = &(mean.*part);
+  }
+  *largest += compute - mean.attention - mean.gemm - mean.memory;
+  return mean;
+}
+
 Spread mean_spread(const std::vector<StepSummary>& steps, Spread StepSummary::*member) {
   Spread result = steps.front().*member;
   double sum = 0;
@@ -144,6 +158,7 @@ StepSummary mean_of(const std::vector<StepSummary>& steps) {
   mean.high = mean_time(steps, &StepSummary::high);
   mean.widths = mean_widths(steps);
   mean.split = mean_split(steps, mean.step);
+  mean.compute = mean_compute(steps, mean.split[TimePart::kCompute]);
   mean.p10 = percentile(steps, 10);
   mean.p90 = percentile(steps, 90);
   mean.intra_node = mean_spread(steps, &StepSummary::intra_node);

@@ -226,6 +226,8 @@ TEST(Summary, MeanOverStepsKeepsTheSum) {
     step.split[TimePart::kCompute] = Time::from_ps(step.step.ps() / 3);
     step.split[TimePart::kBubble] = Time::from_ps(step.step.ps() / 7);
     step.split[TimePart::kImbalance] = step.step - step.split.sum();
+    step.compute.gemm = Time::from_ps(step.split[TimePart::kCompute].ps() / i);  // all of it in the first step
+    step.compute.attention = step.split[TimePart::kCompute] - step.compute.gemm;
     step.tokens_per_second_per_gpu = 100.0 / step.step.seconds();
     step.peak_bytes = 100 - i;
     steps.push_back(step);
@@ -233,6 +235,9 @@ TEST(Summary, MeanOverStepsKeepsTheSum) {
   const StepSummary mean = mean_of(steps);
   EXPECT_EQ(mean.step.ps(), 5'500'000'000'038);  // 55 x 1,000,000,000,007 / 10, rounded down
   EXPECT_EQ(mean.split.sum(), mean.step);
+  // gemm: a third of 1,000,000,000,007 ps in each step, rounded down twice in all but the first.
+  EXPECT_EQ(mean.compute.gemm.ps(), 333'333'333'335);
+  EXPECT_EQ(mean.compute.attention + mean.compute.gemm + mean.compute.memory, mean.split[TimePart::kCompute]);
   EXPECT_EQ(mean.p10, steps[0].step);
   EXPECT_EQ(mean.p90, steps[8].step);
   EXPECT_EQ(mean.peak_bytes, 99);
