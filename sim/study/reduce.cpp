@@ -35,6 +35,28 @@ std::vector<std::vector<std::int64_t>> reduce_documents(const Batch& batch, std:
   return sequences;
 }
 
+std::vector<std::vector<std::int64_t>> random_documents(std::int64_t sequences, std::int64_t least, Rng& rng) {
+  const std::int64_t most = std::max(least, kRandomTokens / sequences);
+  std::vector<std::vector<std::int64_t>> lengths;
+  for (std::int64_t i = 0; i < sequences; ++i) {
+    std::vector<std::int64_t>& documents = lengths.emplace_back();
+    std::int64_t left = rng.integer(least, most);
+    const std::int64_t count = rng.integer(1, std::min(kRandomDocuments, left));
+    for (std::int64_t more = count - 1; more > 0; --more) {  // each later document is left a token
+      const std::int64_t high = left - more;
+      const std::int64_t power = std::int64_t{1} << rng.integer(0, 10);
+      documents.push_back(std::min(high, rng.integer(power, 2 * power - 1)));
+      left -= documents.back();
+    }
+    const std::int64_t power = std::int64_t{1} << rng.integer(0, 10);
+    const std::int64_t last = std::min(left, rng.integer(power, 2 * power - 1));
+    std::int64_t tokens = last;
+    for (const std::int64_t document : documents) tokens += document;
+    documents.push_back(std::max(last, least - tokens + last));
+  }
+  return lengths;
+}
+
 ReducedCase reduce_case(const StudyCase& study_case, int stages) {
   ReducedCase reduced{study_case, {}};
   const ModelShape& from = study_case.model;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/core/rng.h"
 #include "sim/scenario/study.h"
 
 namespace longhaul {
@@ -27,5 +28,13 @@ struct ReducedCase {
 };
 
 ReducedCase reduce_case(const StudyCase& study_case, int stages);
+
+inline constexpr std::int64_t kRandomTokens = 2048;
+inline constexpr std::int64_t kRandomDocuments = 64;
+
+// Lengths by sequence for one batch of the reduced case in place of its own: 1 to kRandomDocuments documents a
+// sequence, lengths over all powers of two, at least `least` tokens a sequence where that many documents hold them, and
+// at most kRandomTokens in all (or `least` a sequence, if that is more).
+std::vector<std::vector<std::int64_t>> random_documents(std::int64_t sequences, std::int64_t least, Rng& rng);
 
 }  // namespace longhaul

@@ -255,6 +255,43 @@ TEST(Verify, PassesAndFailsByTheTolerance) {
   EXPECT_EQ(longhaul("verify ./few.json --strategy flashcp --tolerance 1e-20").code, 1);
 }
 
+// Without --strategy every entry of the study, a line each; what cannot run says why and does not fail the others.
+TEST(Verify, AllStrategiesOfAStudy) {
+  study_with("few.json", "[[4096, 100], [3000]]", "[[200, 30], [150]]");
+  const Output output = longhaul("verify ./few.json --format json");
+  ASSERT_EQ(output.code, 0) << output.err;
+  const Json report = Json::parse(output.out);
+  EXPECT_TRUE(report["pass"].get<bool>());
+  std::size_t verified = 0;
+  for (const Json& one : report["strategies"]) {
+    if (one.contains("not_applicable")) continue;
+    ++verified;
+    EXPECT_TRUE(one["pass"].get<bool>()) << one["name"];
+    EXPECT_LT(one["worst"].get<double>(), 1e-10) << one["name"];
+  }
+  EXPECT_GE(verified, 3u);
+  EXPECT_EQ(longhaul("verify ./few.json --tolerance 1e-20").code, 1);
+  const Output none = longhaul("verify ./few.json --case nosuch");
+  EXPECT_EQ(none.code, 2);
+  EXPECT_NE(none.err.find("the study has no case \"nosuch\""), std::string::npos) << none.err;
+}
+
+TEST(Verify, RandomBatches) {
+  study_with("few.json", "[[4096, 100], [3000]]", "[[200, 30], [150]]");
+  const std::string command = "verify ./few.json --strategy flashcp --batches 5 --format json";
+  const Output output = longhaul(command);
+  ASSERT_EQ(output.code, 0) << output.err;
+  const Json random = Json::parse(output.out)["random"];
+  EXPECT_EQ(random["batches"].get<int>() + random["not_applicable"].get<int>(), 5);
+  EXPECT_GE(random["batches"].get<int>(), 1);
+  EXPECT_LT(random["worst"].get<double>(), 1e-10);
+  EXPECT_EQ(longhaul(command).out, output.out);
+  const Output failing = longhaul(command + " --tolerance 1e-20");
+  EXPECT_EQ(failing.code, 1);
+  EXPECT_EQ(Json::parse(failing.out)["random"]["faults"].size(), random["batches"].get<std::size_t>());
+  EXPECT_EQ(longhaul("verify ./few.json --strategy flashcp --batches -1").code, 2);
+}
+
 TEST(Check, NamesTheKindAndEveryError) {
   write("small.json", kStudy);
   Output output = longhaul("check small.json");
