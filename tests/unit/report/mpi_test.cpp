@@ -104,12 +104,6 @@ TEST(Mpi, AFaultOfAnotherProcessEndsAllAndNamesIt) {
   EXPECT_FALSE(std::filesystem::exists(scratch() / "broken" / "run-record.json"));
 }
 
-TEST(Mpi, ProcessesThatDoNotShareTheRanksEvenlyAreRefused) {
-  const Output output = mpirun("-n 3 " + command("--strategy flashcp"));
-  EXPECT_EQ(output.code, 3) << output.err;
-  EXPECT_THAT(output.err, HasSubstr("3 processes do not share 2 ranks evenly; start 2 processes"));
-}
-
 TEST(Mpi, AGateThatFailsIsTheExitCodeOfAll) {
   const Output output = mpirun("-n 2 " + command("--strategy flashcp --max-error 0.000001 --junit gates.xml"));
   EXPECT_EQ(output.code, 1) << output.err;
