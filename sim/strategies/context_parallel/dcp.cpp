@@ -13,14 +13,16 @@ namespace {
 
 constexpr std::int64_t kBlockTokens = 1024;
 constexpr std::int64_t kLeastBlocksPerRank = 8;
-// Computation blocks of a document grow with the square of its blocks: from here on blocks are made larger.
+// Computation blocks of a document grow with the square of its blocks: from here on blocks are made larger. A document
+// has one however large blocks are: that one does not count, or many documents would leave all of them whole.
 constexpr std::int64_t kMostWork = 1 << 15;
 
 std::int64_t ceil_div(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 
-std::int64_t work_count(std::span<const PlannedDocument> documents, std::int64_t block) {
+// Computation blocks beyond the first of each document.
+std::int64_t cut_work(std::span<const PlannedDocument> documents, std::int64_t block) {
   std::int64_t count = 0;
-  for (const PlannedDocument& document : documents) count += causal_pairs(ceil_div(document.tokens, block));
+  for (const PlannedDocument& document : documents) count += causal_pairs(ceil_div(document.tokens, block)) - 1;
   return count;
 }
 
@@ -28,7 +30,7 @@ std::int64_t block_tokens(std::span<const PlannedDocument> documents, std::int64
   std::int64_t tokens = 0;
   for (const PlannedDocument& document : documents) tokens += document.tokens;
   std::int64_t block = wanted > 0 ? wanted : std::min(kBlockTokens, ceil_div(tokens, kLeastBlocksPerRank * ranks));
-  while (work_count(documents, block) > kMostWork && block < tokens) block *= 2;
+  while (cut_work(documents, block) > kMostWork && block < tokens) block *= 2;
   return block;
 }
 

@@ -25,7 +25,7 @@ namespace longhaul {
 
 struct DcpOptions {
   // 0: 1024 (the paper tries 512 to 4096), smaller where ranks would get under 8 blocks. Either is made larger, by
-  // doubling, where a sequence would have more than 2^15 computation blocks.
+  // doubling, where a sequence would have more than 2^15 computation blocks beyond one for each document.
   std::int64_t block_tokens = 0;
   double imbalance_inter = 0.4;  // the paper's epsilons
   double imbalance_intra = 0.1;

@@ -155,6 +155,16 @@ TEST(Dcp, BlocksAreAsGiven) {
   EXPECT_EQ(dcp_plan_json(plan)["block_tokens"], 1024);
 }
 
+// A document has one computation block however large blocks are. 40,000 documents of 2 tokens, more than 2^15 in all,
+// leave a long one cut: 8,192 tokens are 136 pairs of 16 blocks of 512. On one rank there is nothing to partition.
+TEST(Dcp, ManyDocumentsDoNotMakeLongOnesWhole) {
+  std::vector<std::int64_t> lengths(40'000, 2);
+  lengths.push_back(8192);
+  const DcpPlan plan = *plan_dcp(documents_of(lengths), 1, small_blocks(512));
+  EXPECT_EQ(plan.block_tokens, 512);
+  EXPECT_EQ(plan.work.size(), 40'000u + 136);
+}
+
 // Every pair of blocks of a document once, pairs in all as in the document.
 TEST(Dcp, WorkCoversEveryPairOnce) {
   const Documents documents = documents_of({37, 1, 100, 9});
