@@ -26,6 +26,7 @@ struct Options {
   std::string max_error, max_slowdown;  // as given; empty: not given
   std::string out, junit, markdown;
   std::string plant;  // as given
+  std::string reference = "auto";
   bool keep = false;
   bool plan = false;  // say what the runs would cost, run nothing
 };
@@ -347,8 +348,13 @@ int plan_runs(const std::vector<Options>& entries) {
 }
 
 // One after another; a run that cannot be done does not keep the others from it.
-int run_entries(const Options& options) {
+int run_entries(const Options& given) {
+  const Expected<ReferenceChoice> reference = reference_choice(given.reference);
+  if (!reference) return wrong_input(reference.error());
+  Options options = given;
+  options.run.reference = *reference;
   ReferenceCache cache;
+  cache.choice = *reference;
   if (!options.run.entry.strategy.empty() && !options.plan) return run_one(options, cache);
   Expected<std::vector<Options>> entries = std::vector<Options>{options};
   if (options.run.entry.strategy.empty()) entries = all_entries(options);
@@ -358,6 +364,9 @@ int run_entries(const Options& options) {
   int failed = 0, impossible = 0, wrong = 0;
   std::string summary;
   for (const Options& one : *entries) {
+    cache.note = [&](const std::string& what) {
+      say(options.run.entry.global, fmt::format("{}: {}", entry_name(one), what));
+    };
     int code = kExitCannot;
     try {
       code = run_one(one, cache);
@@ -415,6 +424,10 @@ void add_validate(CLI::App& app, Action& action) {
                       "Folder for validation.json, validation.md, junit.xml, the trace and the run's record");
   command->add_option("--junit", options->junit, "File for the gates as JUnit XML");
   command->add_option("--markdown", options->markdown, "File for the summary as Markdown");
+  command
+      ->add_option("--reference", options->reference,
+                   "What numbers are compared with: auto, fp64, undistributed, or none for times alone")
+      ->capture_default_str();
   command->add_option("--plant", options->plant,
                       "Slow one kernel down on purpose, KERNEL=SHARE (gate_up=8%): does the gate find it?");
   command->add_flag("--plan", options->plan, "Say what the runs would take by prediction, and run nothing");

@@ -1,13 +1,15 @@
 #include "sim/cli/validate_numerics.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <thread>
+#include <chrono>
 
 #include "sim/core/error.h"
 #include "sim/strategies/registry.h"
 #include "validate/cpu/reference.h"
+#include "validate/cpu/wide_product.h"
 #include "validate/device/initial_values.h"
 #include "validate/device/transport.h"
 
@@ -19,8 +21,6 @@ namespace {
 constexpr double kReferenceFlopsPerThread = 2.5e12;
 constexpr std::int64_t kSampledRows = 256;
 constexpr std::uint64_t kSampleSeed = 1;
-
-int threads() { return static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); }
 
 // The same batch and model on one rank. Block diffusion: offset context parallelism over one rank, which shares
 // nothing; the strategy as such refuses to run on a single GPU.
@@ -40,14 +40,14 @@ std::shared_ptr<const Schedule> undistributed_schedule(const PreparedRun& prepar
 // Errors of the undistributed step, or that step itself as the reference, as the reference is.
 void add_undistributed(const Schedule& schedule, const MakeDevice& make_device, const ExecutorOptions& options,
                        NumericsReference& reference) {
-  StepOutcome outcome;
+  const auto outcome = std::make_shared<StepOutcome>();
   const bool whole = reference.reference.has_value();
   try {
     const std::unique_ptr<Device> device = make_device();
     const DevicePlan plan(schedule);
     VirtualTransport transport;
     DeviceExecutor executor(plan, {device.get()}, transport, options);
-    outcome = executor.run_step(whole ? numerics_wish(schedule) : row_wish(schedule));
+    *outcome = executor.run_step(whole ? numerics_wish(schedule) : row_wish(schedule));
   } catch (const DeviceFault& fault) {
     if (fault.kind() != FaultKind::kMemory) throw;
     reference.left_out =
@@ -56,18 +56,27 @@ void add_undistributed(const Schedule& schedule, const MakeDevice& make_device, 
     return;
   }
   if (whole) {
-    reference.undistributed = relative_errors(schedule, outcome, *reference.reference);
+    reference.undistributed = relative_errors(schedule, *outcome, *reference.reference);
     return;
   }
   reference.reference = reference_of(schedule, outcome);
   reference.rows = sample_rows(*schedule.batch, kSampledRows, kSampleSeed);
-  reference.undistributed_rows = sampled_errors(schedule, outcome, reference.rows, threads());
+  reference.undistributed_rows = sampled_errors(schedule, *outcome, reference.rows, hardware_threads());
 }
 
 }  // namespace
 
-bool fits_double_precision(const Schedule& schedule) {
-  return reference_flops(schedule.model, *schedule.batch) <= kReferenceFlopsPerThread * threads();
+Expected<ReferenceChoice> reference_choice(const std::string& name) {
+  const std::vector<std::string> names = {"auto", "fp64", "undistributed", "none"};
+  const auto at = std::find(names.begin(), names.end(), name);
+  if (at != names.end()) return static_cast<ReferenceChoice>(at - names.begin());
+  return tl::unexpected(Errors{{"<command line>", "--reference", fmt::format("is \"{}\"", name),
+                                fmt::format("one of {}", fmt::join(names, ", ")), nearest_name(name, names)}});
+}
+
+bool takes_double_precision(const Schedule& schedule, ReferenceChoice choice) {
+  if (choice != ReferenceChoice::kAuto) return choice == ReferenceChoice::kDoublePrecision;
+  return reference_flops(schedule.model, *schedule.batch) <= kReferenceFlopsPerThread * hardware_threads();
 }
 
 NumericsCheck::NumericsCheck(const PreparedRun& prepared, const MakeDevice& make_device, const ExecutorOptions& options,
@@ -75,12 +84,15 @@ NumericsCheck::NumericsCheck(const PreparedRun& prepared, const MakeDevice& make
     : schedule_(*prepared.planned.schedule) {
   auto made = std::make_shared<NumericsReference>();
   const Training& training = prepared.study_case->training;
+  if (cache.choice == ReferenceChoice::kNone) made->left_out = "--reference none: times alone";
   if (training.scope != Scope::kStep || !training.backward) {
     made->left_out = "references are whole training steps; set training.scope to \"step\" with both passes";
+  }
+  if (!made->left_out.empty()) {
     reference_ = made;
     return;
   }
-  const bool whole = fits_double_precision(schedule_);
+  const bool whole = takes_double_precision(schedule_, cache.choice);
   wish_ = whole ? numerics_wish(schedule_) : row_wish(schedule_);
   const std::shared_ptr<const Schedule> undistributed = undistributed_schedule(prepared);
   const std::uint64_t fingerprint = schedule_fingerprint(*undistributed);
@@ -89,15 +101,25 @@ NumericsCheck::NumericsCheck(const PreparedRun& prepared, const MakeDevice& make
     reference_ = cache.reference;
     return;
   }
-  cache = {};  // what it held goes before the next takes memory
+  cache.reference = nullptr;  // what it held goes before the next takes memory
+  const auto started = std::chrono::steady_clock::now();
+  const auto note = [&](const char* what) {
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - started;
+    if (cache.note) cache.note(fmt::format("{} after {:.1f} s", what, passed.count()));
+  };
   if (whole) {
     const ParameterValues parameters = bf16_parameters(schedule_.model, options.parameter_seed);
-    made->reference =
-        reference_of(schedule_.model, reference_step(schedule_.model, *schedule_.batch, parameters, threads()));
+    const Reference exact = reference_step(schedule_.model, *schedule_.batch, parameters, hardware_threads());
+    made->reference = reference_of(schedule_.model, exact);
+    note("reference in double precision");
   }
   add_undistributed(*undistributed, make_device, options, *made);
+  note("undistributed step");
   reference_ = made;
-  cache = {fingerprint, options.parameter_seed, whole, reference_};
+  cache.fingerprint = fingerprint;
+  cache.seed = options.parameter_seed;
+  cache.whole = whole;
+  cache.reference = reference_;
 }
 
 void NumericsCheck::judge(const StepOutcome& outcome, RunRecord& record) const {
@@ -108,7 +130,7 @@ void NumericsCheck::judge(const StepOutcome& outcome, RunRecord& record) const {
       longhaul::judge(relative_errors(schedule_, outcome, *with.reference), with.undistributed, with.reference->name);
   if (with.rows.empty()) return;
   const std::vector<NumericsResult> rows =
-      judge_rows(sampled_errors(schedule_, outcome, with.rows, threads()), with.undistributed_rows);
+      judge_rows(sampled_errors(schedule_, outcome, with.rows, hardware_threads()), with.undistributed_rows);
   record.numerics.insert(record.numerics.end(), rows.begin(), rows.end());
 }
 

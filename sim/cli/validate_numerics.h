@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/core/error.h"
 #include "validate/device/device_executor.h"
 #include "validate/device/numerics.h"
 #include "validate/device/row_reference.h"
@@ -27,15 +28,26 @@ struct NumericsReference {
   std::string left_out;  // what is not compared, and why
 };
 
+// What a step is compared with (--reference).
+enum class ReferenceChoice : std::uint8_t {
+  kAuto,             // double precision where this machine's cores do it in about a minute, else undistributed
+  kDoublePrecision,  // the whole step on the CPU, however long it takes
+  kUndistributed,    // bf16 on one rank, and sampled rows of attention in double precision
+  kNone,             // times alone
+};
+Expected<ReferenceChoice> reference_choice(const std::string& name);
+
 // The reference made last, for the next strategy: one step of 128K tokens takes gigabytes and seconds.
 struct ReferenceCache {
-  std::uint64_t fingerprint = 0, seed = 0;  // of the undistributed schedule, of the parameters
-  bool whole = false;                       // double precision
+  ReferenceChoice choice = ReferenceChoice::kAuto;
+  std::function<void(const std::string&)> note;  // told what took how long; may be empty
+  std::uint64_t fingerprint = 0, seed = 0;       // of the undistributed schedule, of the parameters
+  bool whole = false;                            // double precision
   std::shared_ptr<const NumericsReference> reference;
 };
 
-// Whether a step is compared with double precision as a whole on this machine's cores.
-bool fits_double_precision(const Schedule& schedule);
+// Whether a step is compared with double precision as a whole, on this machine's cores.
+bool takes_double_precision(const Schedule& schedule, ReferenceChoice choice);
 
 class NumericsCheck {
  public:

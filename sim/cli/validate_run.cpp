@@ -110,11 +110,19 @@ FreshRun execute(const StudyEntry& asked, Prepared prepared, const RunSteps& run
                  const ExecutorOptions& options, const char* origin, ReferenceCache& cache) {
   const DevicePlan plan(*prepared->planned.schedule);
   const NumericsCheck numerics(*prepared, make_device, options, cache);
+  const auto started = std::chrono::steady_clock::now();
+  const auto note = [&](const char* what) {
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - started;
+    if (cache.note) cache.note(fmt::format("{} after {:.1f} s", what, passed.count()));
+  };
   KeptRun run;
   run.origin = origin;
   run.record = run_steps(plan, numerics.wish(), [&](const StepOutcome& outcome, RunRecord& record) {
+    note("one step for its numbers");
     numerics.judge(outcome, record);
+    note("numbers compared");
   });
+  note("timed steps");
   run.record.identity = identity_of(asked, *prepared, run.record.identity);
   if (!options.plant.kernel.empty()) {
     run.record.exclusions.push_back(
@@ -326,7 +334,7 @@ Expected<RunCost> cost_of_run(const StudyEntry& asked, const ValidateOptions& op
   const ExecutorOptions executor = executor_options(options, kRepeats);
   const int steps = 2 * executor.repeats + executor.warmups + std::min(1, executor.warmups) + 1;
   cost.run_seconds = steps * cost.step_seconds;
-  cost.double_precision = fits_double_precision(schedule);
+  cost.double_precision = takes_double_precision(schedule, options.reference);
   const ModelShape& model = schedule.model;
   const double rows = static_cast<double>(batch_rows(*schedule.batch)) * static_cast<double>(model.layers);
   cost.numerics_seconds = rows * 2 * static_cast<double>(model.q_width() + model.qkv_width()) * kSecondsPerElement;

@@ -19,6 +19,7 @@ struct ValidateOptions {
   std::string record;           // a stored run in place of a device
   int repeats = 0;              // 0: 20, on the host 3
   int warmups = 3;
+  ReferenceChoice reference = ReferenceChoice::kAuto;
   Plant plant;             // a slow-down put in on purpose
   JobLead* job = nullptr;  // several processes run the schedule; this is the first
 };

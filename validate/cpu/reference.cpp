@@ -35,23 +35,44 @@ struct LayerViews {
 using Weights = LayerViews<const double, ConstMatrix, ConstRow>;
 using Gradients = LayerViews<double, Eigen::Map<Matrix>, Eigen::Map<Eigen::RowVectorXd>>;
 
+// Runs body(first row, rows) over blocks of rows: the same blocks on any number of threads.
+template <class Body>
+void by_rows(std::int64_t rows, int threads, const Body& body) {
+  constexpr std::int64_t kRows = 64;
+  share_out((rows + kRows - 1) / kRows, std::max(1, threads),
+            [&](std::int64_t block) { body(block * kRows, std::min(kRows, rows - block * kRows)); });
+}
+
 // y = x / rms(x) * weight; `unit` = x / rms(x) and `inverse` = 1 / rms(x) serve the backward pass.
 struct Norm {
   Matrix unit;
   Eigen::VectorXd inverse;
 
-  Matrix forward(const Matrix& x, const ConstRow& weight) {
-    inverse = ((x.array().square().rowwise().sum() / static_cast<double>(x.cols())) + 1e-5).sqrt().inverse();
-    unit = inverse.asDiagonal() * x;
-    return unit * weight.asDiagonal();
+  Matrix forward(const Matrix& x, const ConstRow& weight, int threads) {
+    inverse.resize(x.rows());
+    unit.resize(x.rows(), x.cols());
+    Matrix y(x.rows(), x.cols());
+    by_rows(x.rows(), threads, [&](std::int64_t first, std::int64_t rows) {
+      const auto part = x.middleRows(first, rows);
+      inverse.segment(first, rows) =
+          ((part.array().square().rowwise().sum() / static_cast<double>(x.cols())) + 1e-5).sqrt().inverse();
+      unit.middleRows(first, rows) = inverse.segment(first, rows).asDiagonal() * part;
+      y.middleRows(first, rows) = unit.middleRows(first, rows) * weight.asDiagonal();
+    });
+    return y;
   }
   // Returns dx; adds to the weight's gradient.
   template <class Row>
-  Matrix backward(const Matrix& dy, const ConstRow& weight, Row&& d_weight) const {
+  Matrix backward(const Matrix& dy, const ConstRow& weight, Row&& d_weight, int threads) const {
     d_weight += (dy.array() * unit.array()).colwise().sum().matrix();
-    const Matrix g = dy * weight.asDiagonal();
-    const Eigen::VectorXd mean = (g.array() * unit.array()).rowwise().mean();
-    return inverse.asDiagonal() * (g - mean.asDiagonal() * unit);
+    Matrix dx(dy.rows(), dy.cols());
+    by_rows(dy.rows(), threads, [&](std::int64_t first, std::int64_t rows) {
+      const auto part = unit.middleRows(first, rows);
+      const Matrix g = dy.middleRows(first, rows) * weight.asDiagonal();
+      const Eigen::VectorXd mean = (g.array() * part.array()).rowwise().mean();
+      dx.middleRows(first, rows) = inverse.segment(first, rows).asDiagonal() * (g - mean.asDiagonal() * part);
+    });
+    return dx;
   }
 };
 
@@ -79,6 +100,7 @@ class Step {
     result_.rows = rows_;
     if (backward_too) {
       result_.layers.resize(states_.size());
+      result_.layer_grads.reserve(parameters_.layers.size());
       result_.embedding_grads.assign(parameters_.embedding.size(), 0.0);
       result_.head_grads.assign(parameters_.head.size(), 0.0);
       for (const std::vector<double>& layer : parameters_.layers) result_.layer_grads.emplace_back(layer.size(), 0.0);
@@ -167,7 +189,7 @@ class Step {
   Matrix forward_layer(const Matrix& x, std::size_t layer) {
     const Weights w = weights(layer);
     LayerState& state = states_[layer];
-    state.attention_input = state.attention_norm.forward(x, w.attention_norm);
+    state.attention_input = state.attention_norm.forward(x, w.attention_norm, threads_);
     const Matrix qkv = times(state.attention_input, w.qkv);
     state.q = qkv.leftCols(model_.q_width());
     state.k = qkv.middleCols(model_.q_width(), model_.kv_width());
@@ -180,10 +202,15 @@ class Step {
       attention_[d].forward(model_, result_.document_row[d], state.q, state.k, state.v, state.o, state.lse, threads_);
     }
     const Matrix x1 = x + times(state.o, w.output);
-    state.ffn_input = state.ffn_norm.forward(x1, w.ffn_norm);
+    state.ffn_input = state.ffn_norm.forward(x1, w.ffn_norm, threads_);
     state.gate_up = times(state.ffn_input, w.gate_up);
-    const auto gate = state.gate_up.leftCols(model_.ffn).array();
-    state.activated = (gate * (1.0 + (-gate).exp()).inverse() * state.gate_up.rightCols(model_.ffn).array()).matrix();
+    state.activated.resize(rows_, model_.ffn);
+    by_rows(rows_, threads_, [&](std::int64_t first, std::int64_t rows) {
+      const auto part = state.gate_up.middleRows(first, rows);
+      const auto gate = part.leftCols(model_.ffn).array();
+      state.activated.middleRows(first, rows) =
+          (gate * (1.0 + (-gate).exp()).inverse() * part.rightCols(model_.ffn).array()).matrix();
+    });
     return x1 + times(state.activated, w.down);
   }
 
@@ -193,15 +220,20 @@ class Step {
     const LayerState& state = states_[layer];
     g.down += transposed_times(state.activated, dy);
     const Matrix d_activated = times_transposed(dy, w.down);
-    const auto gate = state.gate_up.leftCols(model_.ffn).array();
-    const Eigen::ArrayXXd sigmoid = (1.0 + (-gate).exp()).inverse();
     Matrix d_gate_up(rows_, 2 * model_.ffn);
-    d_gate_up.leftCols(model_.ffn) = (d_activated.array() * state.gate_up.rightCols(model_.ffn).array() *
-                                      (sigmoid + gate * sigmoid * (1.0 - sigmoid)))
-                                         .matrix();
-    d_gate_up.rightCols(model_.ffn) = (d_activated.array() * gate * sigmoid).matrix();
+    by_rows(rows_, threads_, [&](std::int64_t first, std::int64_t rows) {
+      const auto part = state.gate_up.middleRows(first, rows);
+      const auto gate = part.leftCols(model_.ffn).array();
+      const auto dy_part = d_activated.middleRows(first, rows).array();
+      const Eigen::ArrayXXd sigmoid = (1.0 + (-gate).exp()).inverse();
+      auto out = d_gate_up.middleRows(first, rows);
+      out.leftCols(model_.ffn) =
+          (dy_part * part.rightCols(model_.ffn).array() * (sigmoid + gate * sigmoid * (1.0 - sigmoid))).matrix();
+      out.rightCols(model_.ffn) = (dy_part * gate * sigmoid).matrix();
+    });
     g.gate_up += transposed_times(state.ffn_input, d_gate_up);
-    const Matrix dx1 = dy + state.ffn_norm.backward(times_transposed(d_gate_up, w.gate_up), w.ffn_norm, g.ffn_norm);
+    const Matrix dx1 =
+        dy + state.ffn_norm.backward(times_transposed(d_gate_up, w.gate_up), w.ffn_norm, g.ffn_norm, threads_);
     g.output += transposed_times(state.o, dx1);
     const Matrix d_o = times_transposed(dx1, w.output);
 
@@ -218,8 +250,8 @@ class Step {
     Matrix d_qkv(rows_, model_.qkv_width());
     d_qkv << out.q_grad, out.k_grad, out.v_grad;
     g.qkv += transposed_times(state.attention_input, d_qkv);
-    const Matrix dx =
-        dx1 + state.attention_norm.backward(times_transposed(d_qkv, w.qkv), w.attention_norm, g.attention_norm);
+    const Matrix dx = dx1 + state.attention_norm.backward(times_transposed(d_qkv, w.qkv), w.attention_norm,
+                                                          g.attention_norm, threads_);
     out.o = std::move(states_[layer].o);
     states_[layer] = LayerState{};
     return dx;
@@ -230,24 +262,26 @@ class Step {
   Matrix head(const Matrix& x, bool backward_too) {
     Norm norm;
     const ConstRow weight(parameters_.head.data(), model_.hidden);
-    const Matrix y = norm.forward(x, weight);
+    const Matrix y = norm.forward(x, weight, threads_);
     const ConstMatrix table(parameters_.embedding.data(), model_.vocab, model_.hidden);
     const double* untied = parameters_.head.data() + model_.hidden;
     Matrix logits = model_.tied_embeddings ? times_transposed(y, table)
                                            : times(y, ConstMatrix(untied, model_.hidden, model_.vocab));
     const double share = counted_ > 0 ? 1.0 / static_cast<double>(counted_) : 0.0;
-    for (std::int64_t i = 0; i < rows_; ++i) {
+    std::vector<double> losses(static_cast<std::size_t>(rows_), 0.0);
+    share_out(rows_, std::max(1, threads_), [&](std::int64_t i) {
       const std::int64_t label = labels_[static_cast<std::size_t>(i)];
       if (label < 0) {
         logits.row(i).setZero();
-        continue;
+        return;
       }
       const double top = logits.row(i).maxCoeff();
       const double log_sum = top + std::log((logits.row(i).array() - top).exp().sum());
-      result_.loss += (log_sum - logits(i, label)) * share;
+      losses[static_cast<std::size_t>(i)] = (log_sum - logits(i, label)) * share;
       logits.row(i) = ((logits.row(i).array() - log_sum).exp() * share).matrix();
       logits(i, label) -= share;
-    }
+    });
+    for (const double loss : losses) result_.loss += loss;
     if (!backward_too) return {};
     Matrix dy;
     if (model_.tied_embeddings) {
@@ -258,7 +292,8 @@ class Step {
           transposed_times(y, logits);
       dy = times_transposed(logits, ConstMatrix(untied, model_.hidden, model_.vocab));
     }
-    return norm.backward(dy, weight, Eigen::Map<Eigen::RowVectorXd>(result_.head_grads.data(), model_.hidden));
+    return norm.backward(dy, weight, Eigen::Map<Eigen::RowVectorXd>(result_.head_grads.data(), model_.hidden),
+                         threads_);
   }
 
   const ModelShape& model_;
@@ -284,6 +319,7 @@ std::int64_t Reference::row(const Batch& batch, DocumentId document, TokenView v
 
 ParameterValues make_parameters(const ModelShape& model, std::uint64_t seed) {
   ParameterValues values;
+  values.layers.reserve(static_cast<std::size_t>(model.layers));
   values.embedding = unit_values(model, UnitKind::kEmbedding, 0, seed);
   for (std::int64_t l = 0; l < model.layers; ++l)
     values.layers.push_back(unit_values(model, UnitKind::kLayer, l, seed));

@@ -62,6 +62,8 @@ void product_block(const DoubleBlock& a, const DoubleBlock& b, double* c, std::i
 
 }  // namespace
 
+int hardware_threads() { return static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); }
+
 void share_out(std::int64_t count, int threads, const std::function<void(std::int64_t)>& body) {
   std::atomic<std::int64_t> next = 0;
   std::exception_ptr fault;

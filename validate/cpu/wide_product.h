@@ -15,6 +15,9 @@ namespace longhaul {
 Matrix wide_product(const Eigen::Ref<const Matrix, 0, Eigen::OuterStride<>>& a, bool transpose_a,
                     const Eigen::Ref<const Matrix, 0, Eigen::OuterStride<>>& b, bool transpose_b, int threads);
 
+// Threads that the machine runs at a time, at least 1.
+int hardware_threads();
+
 // Runs body(0) .. body(count - 1), shared out over `threads`.
 void share_out(std::int64_t count, int threads, const std::function<void(std::int64_t)>& body);
 

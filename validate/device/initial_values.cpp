@@ -13,6 +13,7 @@
 #include "validate/cpu/errors.h"
 #include "validate/cpu/ops.h"
 #include "validate/cpu/storage.h"
+#include "validate/cpu/wide_product.h"
 
 namespace longhaul {
 namespace {
@@ -41,10 +42,21 @@ class RoundedUnits {
   std::map<UnitKey, std::vector<Bf16>> units_;
 };
 
+// Runs body(begin, end) over blocks of [0, count) on all cores.
+template <class Body>
+void by_blocks(std::size_t count, const Body& body) {
+  constexpr std::size_t kBlock = std::size_t{1} << 20;
+  share_out(static_cast<std::int64_t>((count + kBlock - 1) / kBlock), hardware_threads(), [&](std::int64_t block) {
+    const std::size_t begin = static_cast<std::size_t>(block) * kBlock;
+    body(begin, std::min(count, begin + kBlock));
+  });
+}
+
 std::vector<Bf16> rounded(const std::vector<double>& values) {
-  std::vector<Bf16> result;
-  result.reserve(values.size());
-  for (const double value : values) result.push_back(to_bf16(static_cast<float>(value)));
+  std::vector<Bf16> result(values.size());
+  by_blocks(values.size(), [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) result[i] = to_bf16(static_cast<float>(values[i]));
+  });
   return result;
 }
 
@@ -71,15 +83,18 @@ std::vector<std::byte> parameter_bytes(const std::vector<Bf16>& unit, const Unit
   return bytes;
 }
 
-// Master weights alone: the moments behind them are zero, as fresh state is.
+// Master weights alone: the moments behind them are zero, as fresh state is, and whoever stores fills the rest with
+// zeros.
 std::vector<std::byte> master_bytes(const std::vector<Bf16>& unit, const UnitRange& range) {
-  std::vector<std::byte> bytes(static_cast<std::size_t>(range.count) * 12, std::byte{0});
+  std::vector<std::byte> bytes(static_cast<std::size_t>(range.count) * 4, std::byte{0});
   const std::int64_t real =
       std::clamp<std::int64_t>(static_cast<std::int64_t>(unit.size()) - range.begin, 0, range.count);
-  for (std::int64_t i = 0; i < real; ++i) {
-    const float value = to_float(unit[static_cast<std::size_t>(range.begin + i)]);
-    std::memcpy(bytes.data() + 4 * i, &value, sizeof(value));
-  }
+  by_blocks(static_cast<std::size_t>(real), [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      const float value = to_float(unit[static_cast<std::size_t>(range.begin) + i]);
+      std::memcpy(bytes.data() + 4 * i, &value, sizeof(value));
+    }
+  });
   return bytes;
 }
 
@@ -137,7 +152,9 @@ void load_residents(const Schedule& schedule, const std::vector<std::int32_t>& r
 ParameterValues bf16_parameters(const ModelShape& model, std::uint64_t seed) {
   ParameterValues values = make_parameters(model, seed);
   const auto round = [](std::vector<double>& unit) {
-    for (double& value : unit) value = to_float(to_bf16(static_cast<float>(value)));
+    by_blocks(unit.size(), [&](std::size_t begin, std::size_t end) {
+      for (std::size_t i = begin; i < end; ++i) unit[i] = to_float(to_bf16(static_cast<float>(unit[i])));
+    });
   };
   round(values.embedding);
   for (std::vector<double>& layer : values.layers) round(layer);

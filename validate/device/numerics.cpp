@@ -8,7 +8,6 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "validate/cpu/resident.h"
@@ -54,7 +53,21 @@ struct Norm {
   double difference = 0, reference = 0;
   std::map<std::int32_t, double> by_rank;  // difference
   std::int64_t elements = 0;
-  std::vector<bool> seen;
+  std::vector<bool> seen;                                   // rows, of activations
+  std::int64_t size = 0;                                    // elements, of parameters
+  std::vector<std::pair<std::int64_t, std::int64_t>> held;  // ranges of them, of parameters
+
+  // Rows or elements that no rank holds.
+  std::int64_t missing() const {
+    std::int64_t count = std::count(seen.begin(), seen.end(), false) + size, end = 0;
+    std::vector<std::pair<std::int64_t, std::int64_t>> ranges = held;
+    std::sort(ranges.begin(), ranges.end());
+    for (const auto& [from, to] : ranges) {
+      count -= std::max<std::int64_t>(0, to - std::max(from, end));
+      end = std::max(end, to);
+    }
+    return count;
+  }
 
   void add(std::int32_t rank, double difference2) {
     if (!std::isfinite(difference2)) difference2 = std::numeric_limits<double>::infinity();
@@ -67,8 +80,6 @@ struct Norm {
     return difference > 0 ? std::numeric_limits<double>::infinity() : 0;
   }
 };
-
-int all_threads() { return static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); }
 
 float bf16_at(const StepTensor& tensor, std::size_t index) {
   Bf16 value;
@@ -87,7 +98,7 @@ class Comparison {
     }
     for (const ParameterGroup& group : groups_) {
       parameters_.emplace_back(group.unit == UnitKind::kLayer ? layers : 1);
-      for (Norm& norm : parameters_.back()) norm.seen.resize(static_cast<std::size_t>(group.end - group.begin), false);
+      for (Norm& norm : parameters_.back()) norm.size = group.end - group.begin;
     }
   }
 
@@ -111,15 +122,15 @@ class Comparison {
   }
 
  private:
-  const RowTable<float>& table(std::int16_t layer, std::size_t which) const {
+  const ReferenceRows& table(std::int16_t layer, std::size_t which) const {
     const StepReference::Layer& of = reference_.layers[static_cast<std::size_t>(layer)];
-    const RowTable<float>* tables[4] = {&of.o, &of.dq, &of.dk, &of.dv};
+    const ReferenceRows* tables[4] = {&of.o, &of.dq, &of.dk, &of.dv};
     return *tables[which];
   }
 
   void rows(const StepTensor& tensor, std::size_t which, std::int64_t column) {
     const std::int16_t layer = layer_of(tensor);
-    const RowTable<float>& expected = table(layer, which);
+    const ReferenceRows& expected = table(layer, which);
     Norm& norm = activations_[static_cast<std::size_t>(layer)][which];
     const TensorKind& kind = schedule_.tensors[static_cast<std::size_t>(tensor.id.kind)];
     const RowMap& map = *schedule_.shape(tensor.rank, tensor.id.chunk).row_maps[static_cast<std::size_t>(kind.rows)];
@@ -128,23 +139,34 @@ class Comparison {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       if (tokens[i].document < 0) continue;
       reference_rows[i] = order_.row(*schedule_.batch, tokens[i]);
+      if (expected.values.columns == 0 && !expected.rounded.holds(reference_rows[i])) {
+        reference_rows[i] = -1;  // the reference has no such row: it stays unseen
+        continue;
+      }
       norm.elements += expected.columns;
       norm.seen[static_cast<std::size_t>(reference_rows[i])] = true;
     }
     // Sums of blocks, added in order: the same on any number of threads.
     constexpr std::size_t kBlock = 256;
     std::vector<std::pair<double, double>> sums((tokens.size() + kBlock - 1) / kBlock);
-    share_out(static_cast<std::int64_t>(sums.size()), all_threads(), [&](std::int64_t block) {
+    share_out(static_cast<std::int64_t>(sums.size()), hardware_threads(), [&](std::int64_t block) {
       auto& [difference, reference] = sums[static_cast<std::size_t>(block)];
       const std::size_t end = std::min(tokens.size(), static_cast<std::size_t>(block + 1) * kBlock);
       for (std::size_t i = static_cast<std::size_t>(block) * kBlock; i < end; ++i) {
         if (reference_rows[i] < 0) continue;
-        const float* values = expected.row(reference_rows[i]);
-        for (std::int64_t j = 0; j < expected.columns; ++j) {
-          const auto index = i * static_cast<std::size_t>(kind.columns) + static_cast<std::size_t>(column + j);
-          const double apart = static_cast<double>(bf16_at(tensor, index)) - static_cast<double>(values[j]);
+        const auto index = i * static_cast<std::size_t>(kind.columns) + static_cast<std::size_t>(column);
+        const auto add = [&](std::int64_t j, float value) {
+          const double wanted = static_cast<double>(value);
+          const double apart = static_cast<double>(bf16_at(tensor, index + static_cast<std::size_t>(j))) - wanted;
           difference += apart * apart;
-          reference += static_cast<double>(values[j]) * static_cast<double>(values[j]);
+          reference += wanted * wanted;
+        };
+        if (expected.values.columns > 0) {
+          const float* values = expected.values.row(reference_rows[i]);
+          for (std::int64_t j = 0; j < expected.columns; ++j) add(j, values[j]);
+        } else {
+          const Bf16* values = expected.rounded.row(reference_rows[i]) + expected.first_column;
+          for (std::int64_t j = 0; j < expected.columns; ++j) add(j, to_float(values[j]));
         }
       }
     });
@@ -174,15 +196,29 @@ class Comparison {
       const ParameterGroup& group = groups_[g];
       if (group.unit != range.unit) continue;
       Norm& norm = parameters_[g][static_cast<std::size_t>(range.layer)];
+      const std::int64_t begin = std::max(group.begin, range.begin);
       const std::int64_t end = std::min(group.end, range.begin + range.count);
+      if (begin >= end) continue;
+      norm.elements += end - begin;
+      norm.held.emplace_back(begin - group.begin, end - group.begin);
+      // Sums of blocks, added in order: the same on any number of threads.
+      constexpr std::int64_t kBlock = std::int64_t{1} << 18;
+      std::vector<std::pair<double, double>> sums(static_cast<std::size_t>((end - begin + kBlock - 1) / kBlock));
+      share_out(static_cast<std::int64_t>(sums.size()), hardware_threads(), [&](std::int64_t block) {
+        double difference = 0, reference = 0;
+        const std::int64_t first = begin + block * kBlock;
+        for (std::int64_t i = first; i < std::min(end, first + kBlock); ++i) {
+          const double value = static_cast<double>(expected[static_cast<std::size_t>(i)]);
+          const double apart = static_cast<double>(bf16_at(tensor, static_cast<std::size_t>(i - range.begin))) - value;
+          difference += apart * apart;
+          reference += value * value;
+        }
+        sums[static_cast<std::size_t>(block)] = {difference, reference};
+      });
       double sum = 0;
-      for (std::int64_t i = std::max(group.begin, range.begin); i < end; ++i) {
-        const double value = static_cast<double>(expected[static_cast<std::size_t>(i)]);
-        const double apart = static_cast<double>(bf16_at(tensor, static_cast<std::size_t>(i - range.begin))) - value;
-        sum += apart * apart;
-        norm.reference += value * value;
-        ++norm.elements;
-        norm.seen[static_cast<std::size_t>(i - group.begin)] = true;
+      for (const auto& [difference, reference] : sums) {
+        sum += difference;
+        norm.reference += reference;
       }
       norm.add(tensor.rank, sum);
     }
@@ -196,7 +232,7 @@ class Comparison {
     for (std::size_t layer = 0; layer < layers.size(); ++layer) {
       const Norm& norm = *layers[layer];
       result.elements += norm.elements;
-      result.missing += std::count(norm.seen.begin(), norm.seen.end(), false);
+      result.missing += norm.missing();
       const double error = norm.error(floors[layer]);
       if (error < result.error) continue;
       result.error = error;
@@ -250,25 +286,27 @@ class Comparison {
   std::vector<std::vector<Norm>> parameters_;   // by group, layer
 };
 
-RowTable<float> table_of(const Matrix& values) {
-  RowTable<float> table(values.rows(), values.cols());
-  for (std::int64_t i = 0; i < values.rows(); ++i) {
-    for (std::int64_t j = 0; j < values.cols(); ++j) table.row(i)[j] = static_cast<float>(values(i, j));
-    table.seen[static_cast<std::size_t>(i)] = true;
-  }
-  return table;
-}
-
-RowTable<float> columns_of(const RowTable<Bf16>& rows, std::int64_t begin, std::int64_t count) {
-  RowTable<float> table(rows.rows(), count);
-  share_out(rows.rows(), all_threads(), [&](std::int64_t i) {
-    for (std::int64_t j = 0; j < count; ++j) table.row(i)[j] = to_float(rows.row(i)[begin + j]);
+ReferenceRows table_of(const Matrix& values) {
+  ReferenceRows rows;
+  rows.columns = values.cols();
+  rows.values = RowTable<float>(values.rows(), values.cols());
+  share_out(values.rows(), hardware_threads(), [&](std::int64_t i) {
+    for (std::int64_t j = 0; j < values.cols(); ++j) rows.values.row(i)[j] = static_cast<float>(values(i, j));
   });
-  table.seen = rows.seen;
-  return table;
+  return rows;
 }
 
-std::vector<float> floats(const std::vector<double>& values) { return {values.begin(), values.end()}; }
+constexpr std::int64_t kElementsAtATime = std::int64_t{1} << 20;
+
+std::vector<float> floats(const std::vector<double>& values) {
+  std::vector<float> result(values.size());
+  const auto count = static_cast<std::int64_t>(values.size());
+  share_out((count + kElementsAtATime - 1) / kElementsAtATime, hardware_threads(), [&](std::int64_t block) {
+    const std::int64_t begin = block * kElementsAtATime, end = std::min(count, begin + kElementsAtATime);
+    std::copy(values.begin() + begin, values.begin() + end, result.begin() + begin);
+  });
+  return result;
+}
 
 }  // namespace
 
@@ -302,18 +340,21 @@ StepReference reference_of(const ModelShape&, const Reference& reference) {
   return result;
 }
 
-StepReference reference_of(const Schedule& undistributed, const StepOutcome& outcome) {
+StepReference reference_of(const Schedule& undistributed, std::shared_ptr<const StepOutcome> outcome) {
   const ModelShape& model = undistributed.model;
   StepReference result;
   result.name = "undistributed-bf16";
-  result.loss = outcome.loss;
+  result.loss = outcome->loss;
+  result.step = outcome;
   for (std::int64_t layer = 0; layer < model.layers; ++layer) {
     const auto number = static_cast<std::int16_t>(layer);
-    const RowTable<Bf16> o = gather_rows(undistributed, outcome, "attention_output", number);
-    const RowTable<Bf16> grad = gather_rows(undistributed, outcome, "qkv_grad", number);
-    result.layers.push_back({columns_of(o, 0, model.q_width()), columns_of(grad, 0, model.q_width()),
-                             columns_of(grad, model.q_width(), model.kv_width()),
-                             columns_of(grad, model.q_width() + model.kv_width(), model.kv_width())});
+    const RowView o = rows_of(undistributed, *outcome, "attention_output", number);
+    const RowView grad = rows_of(undistributed, *outcome, "qkv_grad", number);
+    const std::int64_t q_width = model.q_width(), kv_width = model.kv_width();
+    result.layers.push_back({{q_width, {}, o, 0},
+                             {q_width, {}, grad, 0},
+                             {kv_width, {}, grad, q_width},
+                             {kv_width, {}, grad, q_width + kv_width}});
   }
   result.embedding_grads.resize(static_cast<std::size_t>(unit_elements(model, UnitKind::kEmbedding)));
   result.head_grads.resize(static_cast<std::size_t>(unit_elements(model, UnitKind::kHead)));
@@ -321,17 +362,20 @@ StepReference reference_of(const Schedule& undistributed, const StepOutcome& out
   for (std::vector<float>& layer : result.layer_grads) {
     layer.resize(static_cast<std::size_t>(unit_elements(model, UnitKind::kLayer)));
   }
-  for (const StepTensor& tensor : outcome.tensors) {
+  for (const StepTensor& tensor : outcome->tensors) {
     if (!tensor.resident) continue;
     const auto range = unit_range(undistributed, tensor.rank, tensor.id, "grads", "grad_shard");
     if (!range) continue;
     std::vector<float>* into = &result.embedding_grads;
     if (range->unit == UnitKind::kHead) into = &result.head_grads;
     if (range->unit == UnitKind::kLayer) into = &result.layer_grads[static_cast<std::size_t>(range->layer)];
-    const auto size = static_cast<std::int64_t>(into->size());
-    for (std::int64_t i = 0; i < range->count && range->begin + i < size; ++i) {
-      (*into)[static_cast<std::size_t>(range->begin + i)] = bf16_at(tensor, static_cast<std::size_t>(i));
-    }
+    const std::int64_t count = std::min(range->count, static_cast<std::int64_t>(into->size()) - range->begin);
+    share_out((count + kElementsAtATime - 1) / kElementsAtATime, hardware_threads(), [&](std::int64_t block) {
+      const std::int64_t begin = block * kElementsAtATime, end = std::min(count, begin + kElementsAtATime);
+      for (std::int64_t i = begin; i < end; ++i) {
+        (*into)[static_cast<std::size_t>(range->begin + i)] = bf16_at(tensor, static_cast<std::size_t>(i));
+      }
+    });
   }
   return result;
 }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -23,20 +24,29 @@ StepWish numerics_wish(const Schedule& schedule);
 // The same and what sampled rows need (row_reference.h).
 StepWish row_wish(const Schedule& schedule);
 
+// Rows of one quantity in reference order: values of their own, or columns of a step's rows.
+struct ReferenceRows {
+  std::int64_t columns = 0;
+  RowTable<float> values;
+  RowView rounded;
+  std::int64_t first_column = 0;  // of `rounded`
+};
+
 // What a step is compared with, in reference order: the double-precision step, or a step of an undistributed schedule.
 struct StepReference {
   std::string name;  // "fp64", "undistributed-bf16"
   double loss = 0;
   struct Layer {
-    RowTable<float> o, dq, dk, dv;
+    ReferenceRows o, dq, dk, dv;
   };
   std::vector<Layer> layers;
+  std::shared_ptr<const StepOutcome> step;  // whose rows `layers` points to, of an undistributed step
   std::vector<float> embedding_grads, head_grads;
   std::vector<std::vector<float>> layer_grads;
 };
 // Values are kept as floats: errors below 1e-7 of a value are not seen.
 StepReference reference_of(const ModelShape& model, const Reference& reference);
-StepReference reference_of(const Schedule& undistributed, const StepOutcome& outcome);
+StepReference reference_of(const Schedule& undistributed, std::shared_ptr<const StepOutcome> outcome);
 
 struct QuantityNorm {
   std::string quantity;

@@ -91,15 +91,13 @@ RowErrors errors_of(const LayerRows& rows, std::int64_t row, const RowResult& ex
   return errors;
 }
 
-// Columns [column, column + width) of rows [first, first + count).
-Matrix columns_of(const RowTable<Bf16>& table, std::int64_t first, std::int64_t count, std::int64_t column,
-                  std::int64_t width) {
-  Matrix values(count, width);
+// Columns [column, column + width) of rows [first, first + count), into the top of `values`.
+void load_columns(const RowView& table, std::int64_t first, std::int64_t count, std::int64_t column, std::int64_t width,
+                  Matrix& values) {
   for (std::int64_t i = 0; i < count; ++i) {
     const Bf16* from = table.row(first + i) + column;
     for (std::int64_t c = 0; c < width; ++c) values(i, c) = to_float(from[c]);
   }
-  return values;
 }
 
 // Sampled rows of one document, at most kBatchRows of them.
@@ -122,60 +120,103 @@ std::vector<RowBatch> batches_of(const Batch& batch, const std::vector<std::int6
   return batches;
 }
 
-// Minus infinity where a row does not see a key.
-Matrix mask_of(const Batch& batch, const RowBatch& of, const std::vector<std::int64_t>& rows) {
+// Minus infinity where a row does not see a key; `scores` has the rows of one head after those of another.
+void mask_scores(const Batch& batch, const RowBatch& of, const std::vector<std::int64_t>& rows, Matrix& scores) {
   const DocumentRows& document = of.document;
-  Matrix mask = Matrix::Zero(static_cast<std::int64_t>(of.indices.size()), document.rows);
-  for (std::size_t i = 0; i < of.indices.size(); ++i) {
-    const std::int64_t row = rows[of.indices[i]] - document.first;
+  const auto count = static_cast<std::int64_t>(of.indices.size());
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t row = rows[of.indices[static_cast<std::size_t>(i)]] - document.first;
     for (std::int64_t key = 0; key < document.rows; ++key) {
       if (mask_allows(document.tokens, batch.objective, row, key)) continue;
-      mask(static_cast<std::int64_t>(i), key) = -std::numeric_limits<double>::infinity();
-    }
-  }
-  return mask;
-}
-
-// What reference_row says of the query heads of one key head, as matrix products over the whole document.
-void reference_batch(const ModelShape& model, const Batch& batch, const LayerRows& table, const RowBatch& of,
-                     const std::vector<std::int64_t>& rows, std::int64_t kv_head, std::vector<RowResult>& results) {
-  const std::int64_t dim = model.head_dim;
-  const double scale = 1.0 / std::sqrt(static_cast<double>(dim));
-  const std::int64_t sharing = model.q_heads / model.kv_heads;
-  const std::int64_t k_column = model.q_width() + kv_head * dim;
-  const Matrix keys = columns_of(table.qkv, of.document.first, of.document.rows, k_column, dim);
-  const Matrix values = columns_of(table.qkv, of.document.first, of.document.rows, k_column + model.kv_width(), dim);
-  const Matrix mask = mask_of(batch, of, rows);
-  const auto count = static_cast<std::int64_t>(of.indices.size());
-  for (std::int64_t head = kv_head * sharing; head < (kv_head + 1) * sharing; ++head) {
-    Matrix q(count, dim), d_o(count, dim);
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t row = rows[of.indices[static_cast<std::size_t>(i)]];
-      q.row(i) = columns_of(table.qkv, row, 1, head * dim, dim);
-      d_o.row(i) = columns_of(table.d_o, row, 1, head * dim, dim);
-    }
-    Matrix p = wide_product(q, false, keys, true, 1) * scale + mask;
-    const Eigen::VectorXd top = p.rowwise().maxCoeff();
-    p.colwise() -= top;
-    p = p.array().exp().matrix();
-    const Eigen::VectorXd sum = p.rowwise().sum();
-    p = sum.cwiseInverse().asDiagonal() * p;
-    const Matrix o = wide_product(p, false, values, false, 1);
-    const Eigen::VectorXd delta = o.cwiseProduct(d_o).rowwise().sum();
-    Matrix ds = wide_product(d_o, false, values, true, 1);
-    ds.colwise() -= delta;
-    ds = ds.cwiseProduct(p) * scale;
-    const Matrix dq = wide_product(ds, false, keys, false, 1);
-    for (std::int64_t i = 0; i < count; ++i) {
-      RowResult& result = results[of.indices[static_cast<std::size_t>(i)]];
-      result.lse[static_cast<std::size_t>(head)] = top(i) + std::log(sum(i));
-      for (std::int64_t c = 0; c < dim; ++c) {
-        result.o[static_cast<std::size_t>(head * dim + c)] = o(i, c);
-        result.dq[static_cast<std::size_t>(head * dim + c)] = dq(i, c);
+      for (std::int64_t r = i; r < scores.rows(); r += count) {
+        scores(r, key) = -std::numeric_limits<double>::infinity();
       }
     }
   }
 }
+
+// What reference_row says of the query heads of one key head, as matrix products over blocks of keys: small enough for
+// a core's cache, where the document's keys in double precision are not. The rows of a head follow those of the one
+// before.
+class RowBatchReference {
+ public:
+  RowBatchReference(const ModelShape& model, const Batch& batch, const LayerRows& table, const RowBatch& of,
+                    const std::vector<std::int64_t>& rows, std::int64_t kv_head)
+      : model_(model), batch_(batch), table_(table), of_(of), rows_(rows), kv_head_(kv_head) {}
+
+  void run(std::vector<RowResult>& results) {
+    const std::int64_t dim = model_.head_dim;
+    const auto count = static_cast<std::int64_t>(of_.indices.size());
+    const std::int64_t sharing = model_.q_heads / model_.kv_heads, first_head = kv_head_ * sharing;
+    Matrix q(count * sharing, dim), d_o(count * sharing, dim);
+    for (std::int64_t r = 0; r < q.rows(); ++r) {
+      const std::int64_t row = rows_[of_.indices[static_cast<std::size_t>(r % count)]];
+      const Bf16* from_q = table_.qkv.row(row) + (first_head + r / count) * dim;
+      const Bf16* from_d_o = table_.d_o.row(row) + (first_head + r / count) * dim;
+      for (std::int64_t c = 0; c < dim; ++c) {
+        q(r, c) = to_float(from_q[c]);
+        d_o(r, c) = to_float(from_d_o[c]);
+      }
+    }
+    const double scale = 1.0 / std::sqrt(static_cast<double>(dim));
+    thread_local Matrix p;  // its pages are touched once, not once an item
+    p.resize(q.rows(), of_.document.rows);
+    over_keys([&](std::int64_t first, const Matrix& keys, const Matrix&) {
+      p.middleCols(first, keys.rows()) = wide_product(q, false, keys, true, 1) * scale;
+    });
+    mask_scores(batch_, of_, rows_, p);
+    const Eigen::VectorXd top = p.rowwise().maxCoeff();
+    Eigen::VectorXd sum(p.rows());
+    for (std::int64_t r = 0; r < p.rows(); ++r) {
+      p.row(r) = (p.row(r).array() - top(r)).exp().matrix();
+      sum(r) = p.row(r).sum();
+      p.row(r) /= sum(r);
+    }
+    Matrix o = Matrix::Zero(q.rows(), dim), dq = o;
+    over_keys([&](std::int64_t first, const Matrix& keys, const Matrix& values) {
+      o += wide_product(p.middleCols(first, keys.rows()), false, values, false, 1);
+    });
+    const Eigen::VectorXd delta = o.cwiseProduct(d_o).rowwise().sum();
+    over_keys([&](std::int64_t first, const Matrix& keys, const Matrix& values) {
+      Matrix ds = wide_product(d_o, false, values, true, 1);
+      ds.colwise() -= delta;
+      ds = ds.cwiseProduct(p.middleCols(first, keys.rows())) * scale;
+      dq += wide_product(ds, false, keys, false, 1);
+    });
+    for (std::int64_t r = 0; r < q.rows(); ++r) {
+      RowResult& result = results[of_.indices[static_cast<std::size_t>(r % count)]];
+      const std::int64_t head = first_head + r / count;
+      result.lse[static_cast<std::size_t>(head)] = top(r) + std::log(sum(r));
+      for (std::int64_t c = 0; c < dim; ++c) {
+        result.o[static_cast<std::size_t>(head * dim + c)] = o(r, c);
+        result.dq[static_cast<std::size_t>(head * dim + c)] = dq(r, c);
+      }
+    }
+  }
+
+ private:
+  // Calls body(first key, keys, values) for blocks of the document's keys.
+  template <class Body>
+  void over_keys(const Body& body) const {
+    constexpr std::int64_t kKeys = 512;
+    const std::int64_t k_column = model_.q_width() + kv_head_ * model_.head_dim;
+    for (std::int64_t first = 0; first < of_.document.rows; first += kKeys) {
+      const std::int64_t count = std::min(kKeys, of_.document.rows - first);
+      Matrix keys(count, model_.head_dim), values(count, model_.head_dim);
+      load_columns(table_.qkv, of_.document.first + first, count, k_column, model_.head_dim, keys);
+      load_columns(table_.qkv, of_.document.first + first, count, k_column + model_.kv_width(), model_.head_dim,
+                   values);
+      body(first, keys, values);
+    }
+  }
+
+  const ModelShape& model_;
+  const Batch& batch_;
+  const LayerRows& table_;
+  const RowBatch& of_;
+  const std::vector<std::int64_t>& rows_;
+  std::int64_t kv_head_;
+};
 
 }  // namespace
 
@@ -192,9 +233,9 @@ std::vector<std::int64_t> sample_rows(const Batch& batch, std::int64_t count, st
 }
 
 LayerRows layer_rows(const Schedule& schedule, const StepOutcome& outcome, std::int16_t layer) {
-  return {gather_rows(schedule, outcome, "qkv", layer), gather_rows(schedule, outcome, "attention_output", layer),
-          gather_rows(schedule, outcome, "attention_output_grad", layer),
-          gather_rows(schedule, outcome, "qkv_grad", layer), gather_lse(schedule, outcome, layer)};
+  return {rows_of(schedule, outcome, "qkv", layer), rows_of(schedule, outcome, "attention_output", layer),
+          rows_of(schedule, outcome, "attention_output_grad", layer), rows_of(schedule, outcome, "qkv_grad", layer),
+          gather_lse(schedule, outcome, layer)};
 }
 
 // Two passes over the keys of each head: scores and their log-sum-exp; then O and, with delta = sum of O dO,
@@ -258,8 +299,8 @@ std::vector<RowResult> reference_rows(const ModelShape& model, const Batch& batc
   const std::vector<RowBatch> batches = batches_of(batch, rows);
   const auto count = static_cast<std::int64_t>(batches.size());
   share_out(count * model.kv_heads, threads, [&](std::int64_t item) {
-    reference_batch(model, batch, table, batches[static_cast<std::size_t>(item / model.kv_heads)], rows,
-                    item % model.kv_heads, results);
+    const RowBatch& of = batches[static_cast<std::size_t>(item / model.kv_heads)];
+    RowBatchReference(model, batch, table, of, rows, item % model.kv_heads).run(results);
   });
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const DocumentRows document = document_of(batch, rows[i]);
@@ -277,10 +318,9 @@ std::vector<QuantityNorm> sampled_errors(const Schedule& schedule, const StepOut
     const LayerRows of = layer_rows(schedule, outcome, static_cast<std::int16_t>(layer));
     std::int64_t missing = 0;
     for (const std::int64_t row : rows) {
-      const auto held = [&](const auto& table) {
-        return row < table.rows() && table.seen[static_cast<std::size_t>(row)];
-      };
-      missing += held(of.qkv) && held(of.o) && held(of.d_o) && held(of.qkv_grad) && held(of.lse) ? 0 : 1;
+      const bool lse = row < of.lse.rows() && of.lse.seen[static_cast<std::size_t>(row)];
+      const bool all = of.qkv.holds(row) && of.o.holds(row) && of.d_o.holds(row) && of.qkv_grad.holds(row) && lse;
+      missing += all ? 0 : 1;
     }
     std::vector<RowErrors> by_row(rows.size());
     if (missing == 0) {

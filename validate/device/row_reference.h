@@ -17,12 +17,13 @@ namespace longhaul {
 // Rows in reference order that no two draws share, sorted: every token row if there are fewer than `count`.
 std::vector<std::int64_t> sample_rows(const Batch& batch, std::int64_t count, std::uint64_t seed);
 
-// What a step says of one layer.
+// What a step says of one layer, where it lies in `outcome`.
 struct LayerRows {
-  RowTable<Bf16> qkv, o, d_o, qkv_grad;
+  RowView qkv, o, d_o, qkv_grad;
   RowTable<float> lse;
 };
 LayerRows layer_rows(const Schedule& schedule, const StepOutcome& outcome, std::int16_t layer);
+LayerRows layer_rows(const Schedule& schedule, StepOutcome&& outcome, std::int16_t layer) = delete;
 
 struct RowResult {
   std::vector<double> o, dq;  // q_width

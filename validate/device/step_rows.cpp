@@ -32,24 +32,23 @@ std::int16_t layer_of(const StepTensor& tensor) {
   return tensor.resident ? kNoLayer : tensor.at.layer;
 }
 
-RowTable<Bf16> gather_rows(const Schedule& schedule, const StepOutcome& outcome, const std::string& kind,
-                           std::int16_t layer) {
+RowView rows_of(const Schedule& schedule, const StepOutcome& outcome, const std::string& kind, std::int16_t layer) {
   const RowOrder order(*schedule.batch);
-  RowTable<Bf16> table;
+  RowView view;
   for (const StepTensor& tensor : outcome.tensors) {
     const TensorKind& of = schedule.tensors[static_cast<std::size_t>(tensor.id.kind)];
     if (of.name != kind || tensor.before_op || layer_of(tensor) != layer) continue;
-    if (table.columns == 0) table = RowTable<Bf16>(order.rows, of.columns);
+    view.columns = of.columns;
+    view.of_row.resize(static_cast<std::size_t>(order.rows), nullptr);
+    const auto* first = reinterpret_cast<const Bf16*>(tensor.bytes.data());
     const std::vector<RowToken> tokens = row_tokens(row_map_of(schedule, tensor));
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       if (tokens[i].document < 0) continue;
-      const std::int64_t row = order.row(*schedule.batch, tokens[i]);
-      std::memcpy(table.row(row), tensor.bytes.data() + i * static_cast<std::size_t>(of.columns) * sizeof(Bf16),
-                  static_cast<std::size_t>(of.columns) * sizeof(Bf16));
-      table.seen[static_cast<std::size_t>(row)] = true;
+      const auto row = static_cast<std::size_t>(order.row(*schedule.batch, tokens[i]));
+      view.of_row[row] = first + i * static_cast<std::size_t>(of.columns);
     }
   }
-  return table;
+  return view;
 }
 
 RowTable<float> gather_lse(const Schedule& schedule, const StepOutcome& outcome, std::int16_t layer) {

@@ -37,13 +37,24 @@ struct RowTable {
   Element* row(std::int64_t i) { return values.data() + i * columns; }
 };
 
+// Rows where they lie in a step's tensors, in reference order; none where nobody gave the row. For as long as the
+// StepOutcome lives: at 128K tokens a copy of the rows takes longer than what they are compared with.
+struct RowView {
+  std::int64_t columns = 0;
+  std::vector<const Bf16*> of_row;
+
+  std::int64_t rows() const { return static_cast<std::int64_t>(of_row.size()); }
+  const Bf16* row(std::int64_t i) const { return of_row[static_cast<std::size_t>(i)]; }
+  bool holds(std::int64_t i) const { return i < rows() && row(i) != nullptr; }
+};
+
 // The layer of a step's tensor.
 std::int16_t layer_of(const StepTensor& tensor);
 
 // One kind ("qkv", "attention_output", ...) of one layer, bf16; where several ranks or instances hold a row, the last
 // one launched counts.
-RowTable<Bf16> gather_rows(const Schedule& schedule, const StepOutcome& outcome, const std::string& kind,
-                           std::int16_t layer);
+RowView rows_of(const Schedule& schedule, const StepOutcome& outcome, const std::string& kind, std::int16_t layer);
+RowView rows_of(const Schedule& schedule, StepOutcome&& outcome, const std::string& kind, std::int16_t layer) = delete;
 // Log-sum-exps of one layer, rows x query heads, as its attention backward ops found them.
 RowTable<float> gather_lse(const Schedule& schedule, const StepOutcome& outcome, std::int16_t layer);
 

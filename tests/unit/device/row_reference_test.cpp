@@ -26,7 +26,8 @@ TEST(ReferenceRow, TheFirstTokenIsItsOwnValue) {
   of.strategy = "allgather-cp";
   const auto schedule = schedule_of(of);
   const ModelShape& model = schedule->model;
-  const LayerRows rows = layer_rows(*schedule, run(*schedule), 0);
+  const StepOutcome outcome = run(*schedule);
+  const LayerRows rows = layer_rows(*schedule, outcome, 0);
   const RowResult result = reference_row(model, *schedule->batch, rows, 37);  // the second document begins there
   const Bf16* qkv = rows.qkv.row(37);
   for (std::int64_t h = 0; h < model.q_heads; ++h) {
@@ -49,7 +50,8 @@ TEST(ReferenceRows, AreTheRowsOneByOne) {
     DeviceCase of;
     of.strategy = strategy;
     const auto schedule = schedule_of(of);
-    const LayerRows table = layer_rows(*schedule, run(*schedule), 1);
+    const StepOutcome outcome = run(*schedule);
+    const LayerRows table = layer_rows(*schedule, outcome, 1);
     const std::vector<std::int64_t> rows = sample_rows(*schedule->batch, 40, 5);
     const std::vector<RowResult> all = reference_rows(schedule->model, *schedule->batch, table, rows, 2);
     ASSERT_EQ(all.size(), rows.size());
