@@ -18,6 +18,15 @@ double visited(double mean_rows, std::int64_t other_tiles) {
   return std::min(mean_rows / kTile + 1, as_double(other_tiles));
 }
 
+// Between the mean and either end of a line with this mean that stays within 0 .. other_tiles.
+double ramp(double density, double mean, std::int64_t other_tiles) {
+  const double most = as_double(other_tiles);
+  return std::min(std::min(density, 1 - density) * most, std::min(mean, most - mean));
+}
+
+// From -1 to 1, at the middle of each of `count` parts.
+double along(std::int64_t i, std::int64_t count) { return (2 * as_double(i) + 1) / as_double(count) - 1; }
+
 }  // namespace
 
 PieceMask mask_of(const AttentionPieceSize& piece) {
@@ -38,6 +47,11 @@ PieceTiles tiles_of(const AttentionPieceSize& piece) {
   if (out.mask == PieceMask::kOther) {
     out.keys_a_query_tile = visited(as_double(piece.pairs) / as_double(piece.q_rows), out.k_tiles);
     out.queries_a_key_tile = visited(as_double(piece.pairs) / as_double(piece.k_rows), out.q_tiles);
+    const double density = as_double(piece.pairs) / (as_double(piece.q_rows) * as_double(piece.k_rows));
+    if (density >= kLeastRamp) {
+      out.forward_ramp = ramp(density, out.keys_a_query_tile, out.k_tiles);
+      out.backward_ramp = ramp(density, out.queries_a_key_tile, out.q_tiles);
+    }
   }
   return out;
 }
@@ -50,7 +64,7 @@ double PieceTiles::forward_cost(std::int64_t i) const {
     case PieceMask::kOffsetCausal:
       return as_double(std::min(k_tiles, offset + i + 1));
     case PieceMask::kOther:
-      return keys_a_query_tile;
+      return keys_a_query_tile + forward_ramp * along(i, q_tiles);
   }
   LH_ASSERT(false, "unknown mask");
 }
@@ -63,7 +77,7 @@ double PieceTiles::backward_cost(std::int64_t i) const {
     case PieceMask::kOffsetCausal:
       return as_double(std::min(q_tiles, std::max<std::int64_t>(1, q_tiles - (i - offset))));
     case PieceMask::kOther:
-      return queries_a_key_tile;
+      return queries_a_key_tile - backward_ramp * along(i, k_tiles);
   }
   LH_ASSERT(false, "unknown mask");
 }

@@ -4,7 +4,9 @@
 // (query, key) pairs. Kernels work on tiles of kAttentionTile x kAttentionTile: a query tile visits every key tile in
 // which it has an unmasked pair. Which mask a piece has follows from its three numbers (mask_of); the counts of causal
 // and full pieces are exact, those of other masks are estimated from the mean of visible keys, half a tile for the edge
-// and half a tile for rounding.
+// and half a tile for rounding. Other masks with kLeastRamp of all pairs and more are taken for block rules along the
+// diagonal: later queries see more keys, in a straight line that ends at all or begins at none; sparser ones for bands,
+// where all queries see as many.
 //
 // Head counts multiply all figures alike, so they are not in here. Adding a piece is a few additions without
 // allocation; sums over pieces are integers below 2^53. The last kKeptPieces pieces are kept as they are: a launch's
@@ -18,6 +20,7 @@
 
 namespace longhaul {
 
+inline constexpr double kLeastRamp = 0.3;
 inline constexpr std::int64_t kAttentionTile = 128;  // rows of a query tile: flashcp.md 6.2, csbp.md 8
 
 // One piece of one varlen call. 1 <= q_rows, 1 <= k_rows, 1 <= pairs <= q_rows * k_rows.
@@ -43,6 +46,8 @@ struct PieceTiles {
   std::int64_t offset = 0;       // causal: key tiles before the diagonal, rounded up
   double keys_a_query_tile = 0;  // other masks: key tiles that the mean query tile visits, and the reverse
   double queries_a_key_tile = 0;
+  double forward_ramp = 0;  // and by how much the last one visits more and the first one less
+  double backward_ramp = 0;
   PieceMask mask = PieceMask::kFull;
 
   // Key tiles visited by query tile `i`, query tiles by key tile `i`.

@@ -130,15 +130,16 @@ std::optional<Estimate> predict_row(const KernelModel& model, Row& row) {
   }
 }
 
-// The calls of one sequence of `length` in blocks of `block`; the last block may be shorter.
+// The pieces of one sequence of `length` in blocks of `block`, the last of which may be shorter: clean and corrupted
+// queries against the clean keys that both see, corrupted ones against their own block.
 void add_block_diffusion(std::int64_t length, std::int64_t block, bool token_causal,
                          std::vector<AttentionPieceSize>& out) {
   const std::int64_t whole = length / block;
   const std::int64_t rest = length % block;
   const std::int64_t own = whole * block * block + rest * rest;
   const std::int64_t before = block * block * (whole * (whole - 1) / 2) + rest * whole * block;
-  out.push_back({length, length, token_causal ? length * (length + 1) / 2 : before + own});
-  if (before > 0) out.push_back({length, length, before});
+  const std::int64_t clean = token_causal ? length * (length + 1) / 2 : before + own;
+  out.push_back({before > 0 ? 2 * length : length, length, clean + before});
   out.push_back({length, length, own});
 }
 

@@ -33,6 +33,12 @@ bool joins_queries(const Rectangle& first, const Rectangle& next) {
   return causal(first) && causal(next) && next.size.k_rows == first.size.k_rows + next.size.q_rows;
 }
 
+// Other queries on the same keys, both by rules of blocks: key tiles that a backward pass goes through once.
+bool shares_keys(const Rectangle& first, const Rectangle& next) {
+  return first.operand == next.operand && first.k_row == next.k_row && first.size.k_rows == next.size.k_rows &&
+         first.mask() == PieceMask::kOther && next.mask() == PieceMask::kOther;
+}
+
 template <typename Joins, typename Join>
 std::vector<Rectangle> joined(const std::vector<Rectangle>& rectangles, const Joins& joins, const Join& join) {
   std::vector<Rectangle> out;
@@ -61,6 +67,8 @@ std::vector<AttentionPieceSize> launch_pieces(const PieceList& list) {
     into.size.q_rows += next.size.q_rows;
     into.size.k_rows = next.size.k_rows;
   });
+  rectangles = joined(rectangles, shares_keys,
+                      [](Rectangle& into, const Rectangle& next) { into.size.q_rows += next.size.q_rows; });
   std::vector<AttentionPieceSize> sizes;
   sizes.reserve(rectangles.size());
   for (const Rectangle& one : rectangles) sizes.push_back(one.size);
