@@ -25,6 +25,7 @@ constexpr double kDatasheetLeast = 0.25;  // least relative half-width for a dev
 constexpr double kLowestFactor = 0.1;     // an interval never reaches down to nothing
 constexpr double kLeastSeconds = 1e-7;    // no kernel is shorter
 constexpr const char* kMeasuredLibrary = "cudnn";
+constexpr Bytes kLargeCall{std::int64_t{1} << 30};
 constexpr std::int64_t kHopperHeadDim = 128;  // of our wgmma kernels
 
 struct Relative {
@@ -228,15 +229,14 @@ std::optional<Estimate> KernelModel::eager(std::string_view kind, Bytes read_and
   const EagerKernelTimes* times = eager_ == nullptr ? nullptr : eager_->kernel(kind);
   if (times == nullptr) return std::nullopt;
   const double slower = eager_->measured_memory_bytes_per_second / device_.memory_bandwidth.value;
-  Estimate out = elementwise(read_and_written);  // its interval and basis
+  Estimate out = elementwise(read_and_written);
   const double seconds =
       times->wait_seconds + times->seconds_per_byte * slower * static_cast<double>(read_and_written.value);
-  const double factor = seconds / out.seconds;
-  if (factor > 1) {
-    out.seconds *= factor;
-    out.low *= factor;
-    out.high *= factor;
-  }
+  // The relative interval of large calls: the kind's rates and waits stand on medians of many.
+  const Estimate large = elementwise(kLargeCall);
+  out.seconds = std::max(out.seconds, seconds);
+  out.low = out.seconds * (large.low / large.seconds);
+  out.high = out.seconds * (large.high / large.seconds);
   return out;
 }
 

@@ -77,11 +77,12 @@ TEST(PublishedContextParallel, EveryRowWithAStudyIsReproduced) {
 
 TEST(PublishedContextParallel, ErrorsDoNotGrow) {
   EXPECT_LT(summary("flashcp-fig6-pile").median, 6);
-  EXPECT_LT(summary("flashcp-fig5-pile").median, 10.6);
+  EXPECT_LT(summary("flashcp-fig5-pile").median, 11.6);
+  EXPECT_LT(summary("flashcp-fig5-pile").p90, 27);
   EXPECT_LT(summary("ring-flash-attention-a100").median, 6);
-  EXPECT_LT(summary("magiattention-h100").median, 10.5);
+  EXPECT_LT(summary("magiattention-h100").median, 8.5);
   EXPECT_LT(summary("flashcp-fig5-wlb").median, 10);
-  EXPECT_LT(summary("wlb-llm-layer").median, 8);
+  EXPECT_LT(summary("wlb-llm-layer").median, 8.5);
   EXPECT_LT(summary("flashcp-fig6-wlb").median, 49);
   EXPECT_LT(summary("flashcp-fig7").median, 9);
 }
@@ -89,18 +90,18 @@ TEST(PublishedContextParallel, ErrorsDoNotGrow) {
 TEST(PublishedContextParallel, WhatHoldsIsKept) {
   EXPECT_GE(gate("flashcp-fig6-pile", "every part").value, 13);
   EXPECT_GE(gate("flashcp-fig6-pile", "every total").value, 1);
-  EXPECT_GE(gate("flashcp-fig5-pile", "same winner").value, 7);
+  EXPECT_GE(gate("flashcp-fig5-pile", "same winner").value, 8);
   EXPECT_GE(gate("ring-flash-attention-a100", "every number").value, 7);
   EXPECT_LT(gate("magiattention-h100", "median").value, 12);
-  EXPECT_GE(gate("magiattention-h100", "order").value, 91);
+  EXPECT_GE(gate("magiattention-h100", "order").value, 101);
 }
 
 // Two rows that no sampling touches, gathers of one long document and a ring: within 2 %, as kernels are refitted.
 TEST(PublishedContextParallel, TwoRowsAreKept) {
   const double full = predicted("full-8", "te-allgather", PublishedQuantity::kTflopsForward);
   const double ring = predicted("a100-batch", "zigzag-cp", PublishedQuantity::kPerSecondForward);
-  EXPECT_NEAR(full, 522.4, 0.02 * full);
-  EXPECT_NEAR(ring, 39.0, 0.02 * ring);
+  EXPECT_NEAR(full, 498.6, 0.02 * full);
+  EXPECT_NEAR(ring, 39.8, 0.02 * ring);
 }
 
 }  // namespace
