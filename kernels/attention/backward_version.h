@@ -14,12 +14,13 @@ enum class HopperBackwardVersion : std::uint8_t {
   kE,  // dQ of a step in the next one: the warpgroups need not be in step
   kF,  // E, added from registers by the threads: no staging, three query tiles in flight
   kG,  // D, added as in F
+  kH,  // F, added another step later, beside the scores
 };
 inline constexpr HopperBackwardVersion kDefaultHopperBackward = HopperBackwardVersion::kC;
 
-// "C" .. "G", in order.
+// "C" .. "H", in order.
 inline const std::vector<std::string>& hopper_backward_names() {
-  static const std::vector<std::string> names = {"C", "D", "E", "F", "G"};
+  static const std::vector<std::string> names = {"C", "D", "E", "F", "G", "H"};
   return names;
 }
 

@@ -64,9 +64,16 @@ class Consumer {
     kv_parity_ ^= 1;
     const int steps = tile.q_tiles * (args_.q_heads / args_.kv_heads);
     if constexpr (Traits::kOrder == SumOrder::kNextStep) {
-      visit<true>(tile, d_k, d_v);
-      for (int i = 1; i < steps; ++i) visit<false>(tile, d_k, d_v);
-      finish_last();
+      float d_q[kRows / 2];
+      visit<0>(tile, d_k, d_v, d_q);
+      if (steps == 1) {
+        finish_last<0>(d_q);
+      } else {
+        visit<1>(tile, d_k, d_v, d_q);
+#pragma unroll 1
+        for (int i = 2; i < steps; ++i) visit<2>(tile, d_k, d_v, d_q);
+        finish_last<1>(d_q);
+      }
     } else {
       for (int i = 0; i < steps; ++i) visit_whole(tile, d_k, d_v);
     }
@@ -79,7 +86,8 @@ class Consumer {
     const int slot = ring_.slot;
     float s[kRows / 2], d_p[kRows / 2], d_q[kRows / 2];
     std::uint32_t p[kRows / 16][4], d_s[kRows / 16][4];
-    start_scores(s, d_p, slot);
+    start_scores(s, slot);
+    start_gradients(d_p, slot);
     wait_wgmma<1>();
     to_probabilities(s, p, tile, slot);
     start_sum(d_v, p, descriptor_of_columns(shared_.d_o[slot], kQueryHalf));
@@ -108,21 +116,27 @@ class Consumer {
     if constexpr (kLast) add_query_gradient(d_q, place);
   }
 
-  // One query tile: adds to dK and dV, leaves dS in shared memory and, except for the first of a key tile, adds dQ of
-  // the step before to its sum. The buffer of dS that is written now held dS of two steps ago, which the other
-  // warpgroup has read: it says that its dS of the last step is there only after that.
-  template <bool kFirst>
-  __device__ void visit(const KeyTile& tile, float (&d_k)[kDim / 2], float (&d_v)[kDim / 2]) {
+  // One query tile, before which kBefore (2: or more) of the key tile went: adds to dK and dV, leaves dS in shared
+  // memory and, except for the first, makes dQ of the step before. The buffer of dS that is written now held dS of two
+  // steps ago, which the other warpgroup has read: it says that its dS of the last step is there only after that. With
+  // kLate, d_q waits for the next step, which adds it while its own scores are made and nothing else wants to go
+  // through the load and store units.
+  template <int kBefore>
+  __device__ void visit(const KeyTile& tile, float (&d_k)[kDim / 2], float (&d_v)[kDim / 2], float (&d_q)[kRows / 2]) {
+    constexpr bool kFirst = kBefore == 0;
     const int slot = ring_.slot;
-    float s[kRows / 2], d_p[kRows / 2], d_q[kRows / 2];
+    float s[kRows / 2], d_p[kRows / 2];
     std::uint32_t p[kRows / 16][4], d_s[kRows / 16][4];
-    start_scores(s, d_p, slot);
+    start_scores(s, slot);
+    if constexpr (Traits::kLate && kBefore > 1) add_query_gradient(d_q, sum_place_);
+    start_gradients(d_p, slot);
     wait_wgmma<1>();
     to_probabilities(s, p, tile, slot);
     start_sum(d_v, p, descriptor_of_columns(shared_.d_o[slot], kQueryHalf));
     wait_wgmma<1>();
     to_score_gradients(d_p, p, d_s, slot);
-    if constexpr (!kFirst) start_last_query_gradient(d_q);
+    float sum[kRows / 2];  // not d_q itself, whose old numbers are of no use any more
+    if constexpr (!kFirst) start_last_query_gradient(sum);
     store_score_gradients(d_s, shared_.d_s[shares_ & 1], row_);
     start_sum(d_k, d_s, descriptor_of_columns(shared_.q[slot], kQueryHalf));
     const int place = shared_.steps[slot].place;
@@ -131,8 +145,14 @@ class Consumer {
     release(shared_.d_s_full[shares_ & 1]);
     release(shared_.d_o_empty[slot]);
     if constexpr (!kFirst) {
-      fence_registers(d_q);
-      add_query_gradient(d_q, last_place_);
+      fence_registers(sum);
+      sum_place_ = last_place_;
+      if constexpr (Traits::kLate) {
+#pragma unroll
+        for (int i = 0; i < kRows / 2; ++i) d_q[i] = sum[i];
+      } else {
+        add_query_gradient(sum, sum_place_);
+      }
     }
     wait_wgmma<0>();
     fence_registers(d_k);
@@ -142,12 +162,14 @@ class Consumer {
     ++shares_;
   }
 
-  __device__ void finish_last() {
-    float d_q[kRows / 2];
-    start_last_query_gradient(d_q);
+  template <int kBefore>
+  __device__ void finish_last(const float (&d_q)[kRows / 2]) {
+    if constexpr (Traits::kLate && kBefore > 0) add_query_gradient(d_q, sum_place_);
+    float sum[kRows / 2];
+    start_last_query_gradient(sum);
     wait_wgmma<0>();
-    fence_registers(d_q);
-    add_query_gradient(d_q, last_place_);
+    fence_registers(sum);
+    add_query_gradient(sum, last_place_);
   }
 
   // dQ of the step before, once both warpgroups' dS are there.
@@ -157,9 +179,11 @@ class Consumer {
     start_query_gradient(d_q, descriptor_of_columns(shared_.d_s[last & 1], 0), computed_again(k_columns_));
   }
 
-  __device__ void start_scores(float (&s)[kRows / 2], float (&d_p)[kRows / 2], int slot) {
+  __device__ void start_scores(float (&s)[kRows / 2], int slot) {
     wait(shared_.q_full[slot], ring_.parity);
     start_rows(s, computed_again(k_rows_), descriptor_of_rows(shared_.q[slot]));
+  }
+  __device__ void start_gradients(float (&d_p)[kRows / 2], int slot) {
     wait(shared_.d_o_full[slot], ring_.parity);
     start_rows(d_p, computed_again(v_rows_), descriptor_of_rows(shared_.d_o[slot]));
   }
@@ -219,6 +243,7 @@ class Consumer {
   Ring<Traits::kStages> ring_;
   unsigned shares_ = 0;  // of dS, since the block began: two buffers in turns
   int last_place_ = 0;   // of the step before
+  int sum_place_ = 0;    // of d_q between steps
   std::uint32_t work_parity_ = 0, kv_parity_ = 0;
 };
 
@@ -254,6 +279,7 @@ using TraitsD = BackwardTraits<SumOrder::kBeforeKeys, false, 2>;
 using TraitsE = BackwardTraits<SumOrder::kNextStep, false, 2>;
 using TraitsF = BackwardTraits<SumOrder::kNextStep, true, 3>;
 using TraitsG = BackwardTraits<SumOrder::kBeforeKeys, true, 3>;
+using TraitsH = BackwardTraits<SumOrder::kNextStep, true, 3, true>;
 
 }  // namespace
 
@@ -278,6 +304,9 @@ void launch_hopper_backward(HopperBackwardVersion version, const HopperBackwardM
         break;
       case HopperBackwardVersion::kG:
         launch<TraitsG>(maps, args, blocks, stream);
+        break;
+      case HopperBackwardVersion::kH:
+        launch<TraitsH>(maps, args, blocks, stream);
         break;
     }
   }

@@ -16,12 +16,14 @@ namespace longhaul::hopper {
 // When dQ of a step is made: after dK; before dK; in the next step.
 enum class SumOrder : std::uint8_t { kLast, kBeforeKeys, kNextStep };
 
-// A version. kDirect: dQ is added by the threads and not staged; kStages: slots of query tiles.
-template <SumOrder kSumOrder, bool kDirectSum, int kSlots>
+// A version. kDirect: dQ is added by the threads and not staged; kStages: slots of query tiles; kLate (of kNextStep):
+// dQ is added another step later.
+template <SumOrder kSumOrder, bool kDirectSum, int kSlots, bool kLateSum = false>
 struct BackwardTraits {
   static constexpr SumOrder kOrder = kSumOrder;
   static constexpr bool kDirect = kDirectSum;
   static constexpr int kStages = kSlots;
+  static constexpr bool kLate = kLateSum;
 };
 
 inline constexpr int kDim = 128;

@@ -175,7 +175,7 @@ std::string version_name(const testing::TestParamInfo<std::tuple<HopperBackwardV
 }
 const auto every_version =
     testing::Values(HopperBackwardVersion::kC, HopperBackwardVersion::kD, HopperBackwardVersion::kE,
-                    HopperBackwardVersion::kF, HopperBackwardVersion::kG);
+                    HopperBackwardVersion::kF, HopperBackwardVersion::kG, HopperBackwardVersion::kH);
 INSTANTIATE_TEST_SUITE_P(Cases, HopperBackwardTest,
                          testing::Combine(every_version, testing::ValuesIn(attention_cases(128))), version_name);
 
