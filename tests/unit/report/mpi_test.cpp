@@ -73,14 +73,6 @@ TEST_P(Processes, HaveTheNumbersOfOne) {
 
 INSTANTIATE_TEST_SUITE_P(Mpi, Processes, testing::Values(2, 4));
 
-TEST(Mpi, EveryStrategyOfAStudyOneAfterAnother) {
-  const Output output = mpirun("-n 2 " + command("--out all"));
-  EXPECT_EQ(output.code, 0) << output.err;
-  for (const char* label : {"flashcp", "dpp", "ulysses"}) {
-    EXPECT_EQ(count(output.err, std::string(" ") + label + " passes"), 1U) << output.err;
-  }
-}
-
 TEST(Mpi, WrongInputIsToldOnce) {
   const Output output = mpirun("-n 2 " + command("--strategy flashpc"));
   EXPECT_EQ(output.code, 2);
