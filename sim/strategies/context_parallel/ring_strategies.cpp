@@ -30,8 +30,10 @@ Planned plan_ring_step(const StrategyRequest& request, const SequencePlanner& pl
   }
   auto plans = plan_batch(request, planner);
   if (!plans) return tl::unexpected(plans.error());
-  const bool packed = request.batch->documents.size() > request.batch->sequences.size();
-  RingScheme scheme(request.degrees.cp, flavor, packed);
+  // A sequence cut as one document is halved by slices, as a single document is.
+  const bool as_one = request.options.value("cut", "document") == "sequence";
+  const bool masks = !as_one && request.batch->documents.size() > request.batch->sequences.size();
+  RingScheme scheme(request.degrees.cp, flavor, masks);
   std::vector<std::vector<RingStepShape>> shapes;
   std::size_t made = SIZE_MAX;
   const auto set_shape = [&](ShapeSet& shape, const StepBuilder& step, int micro, int member) {
