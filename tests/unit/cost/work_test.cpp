@@ -118,6 +118,21 @@ TEST(AttentionSpan, BackwardByHand) {
   EXPECT_EQ(attention_span(work, items, 2), 12);
 }
 
+// 16 x 8 tiles with half of the pairs: query tiles see 512 / 128 + 1 = 5 key tiles in the mean, from 2 to 8 (a line
+// that ends at all 8), key tiles 9 query tiles, from 16 to 2. The middles of 16 and 8 parts: 15/16 and 7/8 of the way.
+TEST(PieceTiles, BlockRulesAreRampsAndBandsAreFlat) {
+  const PieceTiles ramp = tiles_of({2048, 1024, 1024 * 1024});
+  EXPECT_DOUBLE_EQ(ramp.forward_cost(0), 5 - 3 * 15.0 / 16);
+  EXPECT_DOUBLE_EQ(ramp.forward_cost(15), 5 + 3 * 15.0 / 16);
+  EXPECT_DOUBLE_EQ(ramp.backward_cost(0), 9 + 7 * 7.0 / 8);
+  EXPECT_DOUBLE_EQ(ramp.backward_cost(7), 9 - 7 * 7.0 / 8);
+  EXPECT_DOUBLE_EQ(ramp.forward_tiles(), 16 * 5);
+  EXPECT_DOUBLE_EQ(ramp.backward_tiles(), 8 * 9);
+  const PieceTiles band = tiles_of({1024, 1024, 1024 * 64});
+  EXPECT_DOUBLE_EQ(band.forward_cost(0), 1.5);
+  EXPECT_DOUBLE_EQ(band.forward_cost(7), 1.5);
+}
+
 // Equal items come out as waves however many there are: 1,000 heads x 8 tiles of 16 + 1 on 132: 61 waves.
 TEST(AttentionSpan, EqualItemsAreWaves) {
   EXPECT_EQ(attention_span(one(1024, 2048, 1024 * 2048), forward_of(1000), 132), 61 * 17);

@@ -42,6 +42,17 @@ TEST(LaunchPieces, HalvesOfQueriesOrKeysAreOneSequence) {
   expect_sizes({piece(0, 4, 0, 4), piece(0, 4, 4, 4)}, {{4, 8, 32}});
 }
 
+// Clean and corrupted queries on the clean keys in blocks of 2 (csbp.md 2.2: 40 and 24 pairs of 8 rows), then corrupted
+// queries on their own keys, which stay apart.
+TEST(LaunchPieces, BlockRulesOnTheSameKeysAreOnePiece) {
+  Piece clean = piece(0, 8, 0, 8), corrupted = piece(8, 8, 0, 8), own = piece(8, 8, 8, 8);
+  clean.rule = MaskRule::kBlockCausal;
+  corrupted.rule = MaskRule::kBlockCausalStrict;
+  own.rule = MaskRule::kBlockDiagonal;
+  for (Piece* one : {&clean, &corrupted, &own}) one->block = 2;
+  expect_sizes({clean, corrupted, own}, {{16, 8, 64}, {8, 8, 16}});
+}
+
 // Keys apart, queries apart, another operand, and a causal piece before a full one.
 TEST(LaunchPieces, NothingElseIsJoined) {
   expect_sizes({piece(0, 4, 0, 4), piece(4, 4, 8, 4)}, {{4, 4, 16}, {4, 4, 16}});
