@@ -31,8 +31,8 @@ TEST(ParsePieces, CausalIsBottomRightAligned) {
 }
 
 // csbp.md 2.2: clean L(L+b)/2 (token-causal L(L+1)/2), corrupted to clean L(L-b)/2, own blocks L b; the repository's
-// check L = 8, b = 2, token-causal: 76 in all.
-TEST(ParsePieces, BlockDiffusionIsThreePieces) {
+// check L = 8, b = 2, token-causal: 76 in all. Clean and corrupted queries on the clean keys are one piece.
+TEST(ParsePieces, BlockDiffusionIsTwoPieces) {
   EXPECT_EQ(pairs_of("8x8", "block-diffusion:2"), (std::vector<std::int64_t>{40 + 24, 16}));
   EXPECT_EQ(pairs_of("8x8", "block-diffusion-token:2"), (std::vector<std::int64_t>{36 + 24, 16}));
   // Blocks 0-3, 4-7, 8-9. Before: 4 x 4 + 2 x 8; own: 16 + 16 + 4; block-causal is their sum.
