@@ -178,9 +178,10 @@ double library_attention_seconds(const AttentionLibrary& library, const DeviceSp
   const double tail = work.pairs < work.all_pairs ? pass.masked_tail_tiles * visited / tiles : 0;
   const double even = heads / device.multiprocessors;
   const double idle = static_cast<double>(work.pieces * (forward ? work.most_q_tiles : work.most_k_tiles)) - tiles;
-  const double seconds = pass.seconds_per_call +
-                         width * (pair * (visited * even + tail) + pass.seconds_per_tile * slower_clock * tiles * even) +
-                         pass.seconds_per_idle_block * slower_clock * idle * even;
+  const double seconds =
+      pass.seconds_per_call +
+      width * (pair * (visited * even + tail) + pass.seconds_per_tile * slower_clock * tiles * even) +
+      pass.seconds_per_idle_block * slower_clock * idle * even;
   // bf16: Q and O, K and V; the backward pass also reads dO and writes dQ, dK, dV.
   const double passes = forward ? 2 : 4;
   const double bytes = 2 * static_cast<double>(head_dim) * passes *

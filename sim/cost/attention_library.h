@@ -4,8 +4,9 @@
 // + tail, all of 128 x 128 tiles (attention_work.h), query tiles forward, key tiles backward; the backward pass visits
 // the tiles that hold an unmasked pair. Tail: the libraries deal a masked call's tiles out so that long ones run last;
 // it ends `masked_tail_tiles` mean tiles later than a perfectly even one. A library whose grid has as many tiles for
-// every piece as the longest one has (FlashAttention-2) also pays for the blocks that find no work. Never less than the operands' bytes over the
-// data sheet's bandwidth. Constants are per head of dimension 128 and scale with the dimension.
+// every piece as the longest one has (FlashAttention-2) also pays for the blocks that find no work. Never less than the
+// operands' bytes over the data sheet's bandwidth. Constants are per head of dimension 128 and scale with the
+// dimension.
 //
 // Other generations than the measured one: the part of a pair's time that its matrix products need at the rate that
 // the library's instructions reach (`matrix_share` of the peak) scales with that rate, the rest (softmax, loads) and
@@ -36,8 +37,8 @@ struct AttentionLibraryPass {
   double seconds_per_tile = 0;  // of one multiprocessor
   double masked_tail_tiles = 0;
   double seconds_per_idle_block = 0;  // of one multiprocessor; 0 where no grid has any
-  double residual_low = 0;   // <= 0, 5 % end
-  double residual_high = 0;  // >= 0, 95 % end
+  double residual_low = 0;            // <= 0, 5 % end
+  double residual_high = 0;           // >= 0, 95 % end
 };
 
 struct AttentionLibrary {

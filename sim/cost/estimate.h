@@ -102,8 +102,8 @@ class KernelModel {
   // A call of a class that the calibration has (sim/cost/kernel_features.h); nothing of one that it has not.
   std::optional<Estimate> of_class(std::string_view kernel_class, const KernelCall& call) const;
 
-  // A copy by an eager framework's own kernel (sim/cost/eager_kernels.h), `wait` before it included, and the host's time
-  // to issue it. Nothing for a kind that was not measured, or without with_eager_kernels.
+  // A copy by an eager framework's own kernel (sim/cost/eager_kernels.h), `wait` before it included, and the host's
+  // time to issue it. Nothing for a kind that was not measured, or without with_eager_kernels.
   std::optional<Estimate> eager(std::string_view kind, Bytes read_and_written) const;
   std::optional<double> eager_issue_seconds(std::string_view kind) const;
   // How long the device waits for the host in a stall over so many pieces; 0 for a kind that was not measured.

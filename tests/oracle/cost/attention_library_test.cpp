@@ -162,8 +162,9 @@ void expect_optimum(const AttentionLibrary& library, const std::vector<Row>& row
   const double best = loss(library, rows, absolute);
   const bool forward = rows.front().forward;
   for (const double factor : {0.95, 1.05}) {
-    for (const auto member : {&AttentionLibraryPass::seconds_per_pair, &AttentionLibraryPass::seconds_per_tile,
-                              &AttentionLibraryPass::masked_tail_tiles, &AttentionLibraryPass::seconds_per_idle_block}) {
+    for (const auto member :
+         {&AttentionLibraryPass::seconds_per_pair, &AttentionLibraryPass::seconds_per_tile,
+          &AttentionLibraryPass::masked_tail_tiles, &AttentionLibraryPass::seconds_per_idle_block}) {
       if (library.pass(forward).*member == 0) continue;
       if (member == &AttentionLibraryPass::masked_tail_tiles && !tail) continue;
       AttentionLibrary other = library;
