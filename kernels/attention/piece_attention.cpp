@@ -247,7 +247,9 @@ void PieceAttention::backward(const PieceBackwardPlan& plan, const Inputs& in, c
   args.tiles = plan.tiles();
   args.q_heads = shape_.q_heads;
   args.kv_heads = shape_.kv_heads;
-  args.last_heads = last_backward_heads(plan, shape_.kv_heads, multiprocessors_);
+  // Version C is what has been measured, with all key heads mixed; one head after the other awaits its run.
+  const bool measured = backward_version_ == HopperBackwardVersion::kC;
+  args.last_heads = measured ? shape_.kv_heads : last_backward_heads(plan, shape_.kv_heads, multiprocessors_);
   const ForwardOutput scales = output_of(shape_, nullptr, nullptr);
   args.scale = scales.scale;
   args.scale_log2 = scales.scale_log2;

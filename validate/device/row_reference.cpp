@@ -104,6 +104,7 @@ void load_columns(const RowView& table, std::int64_t first, std::int64_t count, 
 struct RowBatch {
   DocumentRows document;
   std::vector<std::size_t> indices;  // into the list of rows
+  std::int64_t keys = 0;             // of the document's first rows: none behind them is seen by any of the rows
 };
 constexpr std::size_t kBatchRows = 32;
 
@@ -115,7 +116,11 @@ std::vector<RowBatch> batches_of(const Batch& batch, const std::vector<std::int6
         batches.back().indices.size() == kBatchRows) {
       batches.push_back({document, {}});
     }
-    batches.back().indices.push_back(i);
+    RowBatch& of = batches.back();
+    of.indices.push_back(i);
+    std::int64_t keys = document.rows;
+    while (keys > of.keys && !mask_allows(document.tokens, batch.objective, document.row, keys - 1)) --keys;
+    of.keys = keys;
   }
   return batches;
 }
@@ -126,7 +131,7 @@ void mask_scores(const Batch& batch, const RowBatch& of, const std::vector<std::
   const auto count = static_cast<std::int64_t>(of.indices.size());
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t row = rows[of.indices[static_cast<std::size_t>(i)]] - document.first;
-    for (std::int64_t key = 0; key < document.rows; ++key) {
+    for (std::int64_t key = 0; key < of.keys; ++key) {
       if (mask_allows(document.tokens, batch.objective, row, key)) continue;
       for (std::int64_t r = i; r < scores.rows(); r += count) {
         scores(r, key) = -std::numeric_limits<double>::infinity();
@@ -160,7 +165,7 @@ class RowBatchReference {
     }
     const double scale = 1.0 / std::sqrt(static_cast<double>(dim));
     thread_local Matrix p;  // its pages are touched once, not once an item
-    p.resize(q.rows(), of_.document.rows);
+    p.resize(q.rows(), of_.keys);
     over_keys([&](std::int64_t first, const Matrix& keys, const Matrix&) {
       p.middleCols(first, keys.rows()) = wide_product(q, false, keys, true, 1) * scale;
     });
@@ -200,8 +205,8 @@ class RowBatchReference {
   void over_keys(const Body& body) const {
     constexpr std::int64_t kKeys = 512;
     const std::int64_t k_column = model_.q_width() + kv_head_ * model_.head_dim;
-    for (std::int64_t first = 0; first < of_.document.rows; first += kKeys) {
-      const std::int64_t count = std::min(kKeys, of_.document.rows - first);
+    for (std::int64_t first = 0; first < of_.keys; first += kKeys) {
+      const std::int64_t count = std::min(kKeys, of_.keys - first);
       Matrix keys(count, model_.head_dim), values(count, model_.head_dim);
       load_columns(table_.qkv, of_.document.first + first, count, k_column, model_.head_dim, keys);
       load_columns(table_.qkv, of_.document.first + first, count, k_column + model_.kv_width(), model_.head_dim,
