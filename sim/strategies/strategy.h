@@ -49,6 +49,9 @@ struct StrategyRequest {
 struct PlannedStep {
   std::shared_ptr<const Schedule> schedule;
   std::function<Json()> plan;  // the plan in the strategy's own words, for `longhaul plan`
+  // Options of the entry that give this plan again, whatever a later kernel or network model says; empty where the plan
+  // follows from the study alone.
+  std::function<Json()> pinned;
 
   std::int64_t tokens() const { return schedule->batch->tokens(); }
 };

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "sim/strategies/registry.h"
 #include "sim/study/entry_run.h"
 #include "sim/study/find_entry.h"
 #include "validate/report/reduced_study.h"
@@ -44,6 +45,10 @@ Expected<Prepared> prepare_run(const Json& study, const std::string& file, const
   Planned planned = plan_entry(*prepared->setup, *found->entry, prepared->degrees, 0);
   if (!planned) return refuse(planned.error());
   prepared->planned = std::move(*planned);
+  if (prepared->planned.pinned) {
+    const Strategy& strategy = *find_strategy(found->entry->name);
+    write_options(prepared->study_json, study_case, label, strategy.option_keys, prepared->planned.pinned());
+  }
   return prepared;
 }
 

@@ -14,7 +14,7 @@ namespace longhaul {
 // Not to be moved: its parts point to each other.
 struct PreparedRun {
   Study study;
-  Json study_json;  // reads as `study`, the layout of the entry written out
+  Json study_json;  // reads as `study`, the layout and a plan of least time written out
   const StudyCase* study_case = nullptr;
   const StrategyEntry* entry = nullptr;
   std::optional<CaseSetup> setup;

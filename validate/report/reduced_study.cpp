@@ -95,18 +95,35 @@ Json topology_with(const Json& own, const std::string& file, const std::string& 
   return nullptr;
 }
 
-void write_layout(Json& study, const std::string& study_case, const std::string& label, const Degrees& degrees) {
+namespace {
+
+// Calls body(entry) for the entries of that label, a short one written as an object first.
+template <class Body>
+void for_entry(Json& study, const std::string& study_case, const std::string& label, const Body& body) {
   const auto write = [&](Json& of_case) {
     for (Json& one : of_case["strategies"]) {
-      // A short entry is its name alone.
       if (one.is_string() && one == label) one = {{"name", label}};
-      if (one.is_object() && one.value("label", one.value("name", "")) == label) one["layout"] = layout_of(degrees);
+      if (one.is_object() && one.value("label", one.value("name", "")) == label) body(one);
     }
   };
   if (!study.contains("cases")) return write(study);
   for (Json& one : study["cases"]) {
     if (one["name"] == study_case) write(one);
   }
+}
+
+}  // namespace
+
+void write_layout(Json& study, const std::string& study_case, const std::string& label, const Degrees& degrees) {
+  for_entry(study, study_case, label, [&](Json& entry) { entry["layout"] = layout_of(degrees); });
+}
+
+void write_options(Json& study, const std::string& study_case, const std::string& label,
+                   const std::vector<std::string>& keys, const Json& options) {
+  for_entry(study, study_case, label, [&](Json& entry) {
+    for (const std::string& key : keys) entry.erase(key);
+    entry.update(options);
+  });
 }
 
 Json version_study(const Study& study, const StudyCase& study_case, const StrategyEntry& entry, const Batch& batch,

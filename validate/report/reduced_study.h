@@ -45,6 +45,9 @@ Json topology_with(const Json& own, const std::string& file, const std::string& 
 
 // Writes the degrees of one entry into a study in place of what it says there.
 void write_layout(Json& study, const std::string& study_case, const std::string& label, const Degrees& degrees);
+// The same for its policy options: `options` in place of those among `keys`.
+void write_options(Json& study, const std::string& study_case, const std::string& label,
+                   const std::vector<std::string>& keys, const Json& options);
 
 // study/1 with one case and the one entry, layout and documents written out.
 Json version_study(const Study& study, const StudyCase& study_case, const StrategyEntry& entry, const Batch& batch,

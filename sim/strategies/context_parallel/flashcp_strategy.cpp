@@ -1,6 +1,8 @@
 // flashcp: Algorithm 1 and the choices that the paper leaves open, as options of a study.
 #include <algorithm>
+#include <array>
 
+#include "sim/strategies/context_parallel/assignment.h"
 #include "sim/strategies/context_parallel/batch_plans.h"
 #include "sim/strategies/context_parallel/flashcp.h"
 #include "sim/strategies/context_parallel/framework_step.h"
@@ -42,20 +44,37 @@ FlashCpPolicy policy_of(const StrategyRequest& request) {
   return policy;
 }
 
-Planned plan(const StrategyRequest& request) {
-  const FlashCpPolicy policy = policy_of(request);
+// Keys that say how a plan is made; beside a plan that is given they would say nothing.
+constexpr std::array<const char*, 6> kPlannerKeys = {"imbalance_limit", "cut_rule", "count_per_doc_pairs",
+                                                     "choose",          "per_doc",  "split"};
+
+tl::expected<std::vector<CpPlan>, std::string> plans_of(const StrategyRequest& request, const FlashCpPolicy& policy) {
+  if (request.options.contains("assignment")) return assigned_plans(request.options["assignment"], request);
   const CpClock clock(request);
   const CpScore score = [&](const CpPlan& plan) { return clock.layer_seconds(plan, policy.traffic, policy.overlap); };
-  auto plans = plan_batch(request, [&](std::span<const PlannedDocument> documents, std::int64_t ranks) {
+  return plan_batch(request, [&](std::span<const PlannedDocument> documents, std::int64_t ranks) {
     // Without a device there is no time to compare: Algorithm 1.
     if (!policy.by_time || !clock.known()) return plan_flashcp(documents, ranks, policy.options);
     return plan_flashcp_by_time(documents, ranks, policy.options, policy.search, score);
   });
+}
+
+Planned plan(const StrategyRequest& request) {
+  const FlashCpPolicy policy = policy_of(request);
+  auto plans = plans_of(request, policy);
   if (!plans) return tl::unexpected(plans.error());
-  if (framework_copies(request)) {
-    return plan_framework_step(request, std::move(*plans), FrameworkStyle::kOwnRows);
-  }
-  return plan_gather_step(request, std::move(*plans), sharding_aware_step(policy.traffic, policy.overlap));
+  const auto pinned = [options = request.options, plans = *plans] {
+    Json fixed = options;
+    for (const char* key : kPlannerKeys) fixed.erase(key);
+    fixed["assignment"] = assignment_of(plans);
+    return fixed;
+  };
+  PlannedStep step =
+      framework_copies(request)
+          ? plan_framework_step(request, std::move(*plans), FrameworkStyle::kOwnRows)
+          : plan_gather_step(request, std::move(*plans), sharding_aware_step(policy.traffic, policy.overlap));
+  step.pinned = pinned;
+  return step;
 }
 
 }  // namespace
@@ -65,9 +84,9 @@ void add_flashcp_strategy(std::vector<Strategy>& list) {
   flashcp.name = "flashcp";
   flashcp.baseline = "allgather-cp";
   flashcp.family = StrategyFamily::kContext;
-  flashcp.option_keys = {"imbalance_limit", "cut_rule", "count_per_doc_pairs",
-                         "choose",          "per_doc",  "exchange",
-                         "overlap",         "split",    "copies"};
+  flashcp.option_keys = {
+      "imbalance_limit", "cut_rule", "count_per_doc_pairs", "choose", "per_doc", "exchange", "overlap",
+      "split",           "copies",   "assignment"};
   flashcp.check_options = [](const Json& options, const std::string& file, const std::string& path, Errors& errors) {
     JsonReader reader(options, file, path, errors);
     reader.number("imbalance_limit", 1.0, 100.0);
@@ -78,6 +97,12 @@ void add_flashcp_strategy(std::vector<Strategy>& list) {
     const auto exchange = reader.choice("exchange", {"padded", "exact"});
     const auto overlap = reader.boolean("overlap");
     reader.choice("split", {"anywhere", "node"});
+    if (const Json* assignment = reader.find("assignment")) {
+      check_assignment(*assignment, file, reader.child_path("assignment"), errors);
+      for (const char* key : kPlannerKeys) {
+        if (reader.has(key)) reader.add_error(key, "says how to plan beside an \"assignment\"", "one of the two");
+      }
+    }
     if (check_copies(reader) == "framework" && (exchange == "exact" || overlap.value_or(false))) {
       reader.add_error("copies", "is \"framework\" beside an exact exchange or overlap",
                        "a padded exchange without overlap for that");

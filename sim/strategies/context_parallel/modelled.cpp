@@ -36,6 +36,19 @@ std::int64_t ordered_rows(const std::vector<Shard>& shards, bool full) {
   return rows;
 }
 
+// cp_loads(plan).nonlast_max, alone.
+std::int64_t nonlast_max(const CpPlan& plan) {
+  std::int64_t most = 0;
+  for (const std::vector<Shard>& shards : plan.ranks) {
+    std::int64_t rows = 0;
+    for (const Shard& shard : shards) {
+      if (!shard.is_padding() && !shard.is_last()) rows += shard.tokens;
+    }
+    most = std::max(most, rows);
+  }
+  return most;
+}
+
 }  // namespace
 
 // Transfers of the first replica's group alone, and what was asked before.
@@ -118,7 +131,7 @@ CpClock::PassSeconds CpClock::communication(const CpPlan& plan, CpTraffic traffi
     seconds.forward = transfers_->collectives.exchange(cast).alone.seconds();
     seconds.backward = transfers_->collectives.exchange(reduce).alone.seconds();
   } else {
-    const std::int64_t rows = traffic == CpTraffic::kFull ? plan.padded_tokens_per_rank : cp_loads(plan).nonlast_max;
+    const std::int64_t rows = traffic == CpTraffic::kFull ? plan.padded_tokens_per_rank : nonlast_max(plan);
     const auto [known, fresh] = transfers_->gathers.try_emplace(rows);
     if (fresh) {
       known->second.forward =

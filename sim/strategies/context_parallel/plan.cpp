@@ -22,6 +22,7 @@ CpRankLoad cp_rank_load(std::span<const Shard> shards) {
     ++load.shards;
     load.tokens += shard.tokens;
     load.pairs += shard_pairs(shard.prefix, shard.tokens);
+    if (shard.tokens == shard.document_tokens) continue;  // a whole document needs nothing
     if (!shard.is_last()) load.nonlast += shard.tokens;
     Owned& document = owned[shard.document];
     document.tokens += shard.tokens;

@@ -248,7 +248,9 @@ bool WholeDocPlan::swap_once() {
     std::int64_t tokens = 0, moved = 0, sent = 0;
   };
   Exchange best;
+  bool done = false;  // nothing is better than an exchange that moves enough and grows no buffer
   const auto consider = [&](std::size_t a_index, std::size_t b_index) {
+    if (done) return;
     const Shard& a = high.shards[a_index];
     const Shard& b = low.shards[b_index];
     if (a.document == b.document) return;
@@ -269,7 +271,9 @@ bool WholeDocPlan::swap_once() {
     const bool enough = static_cast<double>(moved) >= wanted / 2;
     const bool best_enough = static_cast<double>(best.moved) >= wanted / 2;
     const bool better = enough != best_enough ? enough : enough ? exchange.sent < best.sent : moved > best.moved;
-    if (better) best = exchange;
+    if (!better) return;
+    best = exchange;
+    done = enough && best.sent == nonlast_max_;
   };
   for_examined(high.shards, [&](std::size_t a) { for_examined(low.shards, [&](std::size_t b) { consider(a, b); }); });
   if (best.moved == 0) return false;
