@@ -75,8 +75,9 @@ TEST(Comparison, TheComposedStepOfAsPredictedKernelsIsThePredictedStep) {
 TEST(Comparison, SlowKernelsShowInTheirRowsAndLengthenTheStep) {
   const auto slow = [](const PredictedOp& op) { return op.kind == OpKind::kAttention ? 1.25 : 1.0; };
   const Comparison of = fixture().compare(fixture().run(slow));
-  EXPECT_NEAR(row_of(of.kinds, "attention forward").error(), 1 / 1.25 - 1, 1e-9);
-  EXPECT_NEAR(row_of(of.kinds, "attention backward").error(), 1 / 1.25 - 1, 1e-9);
+  // Times are whole picoseconds: a call of a few microseconds is off by up to 1e-7 of it.
+  EXPECT_NEAR(row_of(of.kinds, "attention forward").error(), 1 / 1.25 - 1, 1e-7);
+  EXPECT_NEAR(row_of(of.kinds, "attention backward").error(), 1 / 1.25 - 1, 1e-7);
   EXPECT_NEAR(row_of(of.kinds, "gemm forward").error(), 0, 1e-9);
   EXPECT_GT(of.step.measured, of.step.predicted);
   ASSERT_FALSE(of.worst.sites.empty());

@@ -18,6 +18,15 @@ inline StudyOptions known() {
   return options;
 }
 
+// With every strategy that a shipped study has.
+inline StudyOptions known_to_shipped() {
+  StudyOptions options = known();
+  for (const char* name : {"ring-cp", "te-p2p", "te-allgather", "wlb-cp", "magi", "dcp", "skrull", "hybrid-cp"}) {
+    options.known_strategies.emplace_back(name);
+  }
+  return options;
+}
+
 // The study of the contract's example.
 inline Json example() {
   return parse_json(R"({
