@@ -1,5 +1,6 @@
 // What longhaul-device.so exports to the command (validate/device/gpu_devices.h). LONGHAUL_NCCL where NCCL was found.
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <set>
 #include <span>
@@ -16,6 +17,8 @@ namespace longhaul {
 namespace {
 
 #ifdef LONGHAUL_NCCL
+constexpr std::chrono::milliseconds kJoinPatience{120'000};  // as a step's watchdog (ExecutorOptions::timeout)
+
 // The process of the group's first rank makes the id and sends it to those of the others. All walk the groups in one
 // order, so that messages of two groups never meet crosswise.
 ShareNcclId share_over(ProcessJob& job, int ranks_each) {
@@ -66,7 +69,8 @@ class CudaDevices : public GpuDevices {
     if (places.ready) places.ready();
     const int each = static_cast<int>(places.gpus.size()) / (places.job == nullptr ? 1 : places.job->processes());
     team.transport = std::make_unique<NcclTransport>(
-        schedule, devices, places.job == nullptr ? within_one_process() : share_over(*places.job, each));
+        schedule, devices, places.job == nullptr ? within_one_process() : share_over(*places.job, each),
+        places.job == nullptr ? std::chrono::milliseconds(0) : kJoinPatience);
     return team;
   }
 #else

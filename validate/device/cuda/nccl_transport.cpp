@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "kernels/common/check.h"
@@ -86,26 +87,58 @@ std::string loaded_nccl_version() {
   return fmt::format("{}.{}.{}", version / 10000, version % 10000 / 100, version % 100);
 }
 
-NcclTransport::NcclTransport(const Schedule& schedule, std::vector<CudaDevice*> devices, const ShareNcclId& share)
-    : devices_(std::move(devices)) {
+NcclTransport::NcclTransport(const Schedule& schedule, std::vector<CudaDevice*> devices, const ShareNcclId& share,
+                             std::chrono::milliseconds patience)
+    : devices_(std::move(devices)), patience_(patience) {
   for (std::size_t g = 0; g < schedule.groups.size(); ++g) {
     const std::vector<std::int32_t>& members = schedule.groups[g].members;
     const auto here = [&](std::int32_t rank) { return devices_[static_cast<std::size_t>(rank)] != nullptr; };
-    if (std::none_of(members.begin(), members.end(), here)) continue;
-    const auto group = static_cast<GroupId>(g);
-    const ncclUniqueId id = share(group, members);
-    NcclGroup together;
-    std::vector<std::pair<std::int32_t, ncclComm_t>> made;
-    made.reserve(members.size());
-    for (std::size_t m = 0; m < members.size(); ++m) {
-      if (!here(members[m])) continue;
-      LH_CUDA_CHECK(cudaSetDevice(devices_[static_cast<std::size_t>(members[m])]->index()));
-      made.emplace_back(members[m], nullptr);
-      require_nccl(ncclCommInitRank(&made.back().second, static_cast<int>(members.size()), id, static_cast<int>(m)),
-                   "ncclCommInitRank");
+    if (std::any_of(members.begin(), members.end(), here)) join(static_cast<GroupId>(g), members, share);
+  }
+}
+
+void NcclTransport::join(GroupId group, const std::vector<std::int32_t>& members, const ShareNcclId& share) {
+  const ncclUniqueId id = share(group, members);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  if (patience_.count() > 0) config.blocking = 0;
+  NcclGroup together;
+  std::vector<std::pair<std::int32_t, ncclComm_t>> made;
+  made.reserve(members.size());  // NCCL writes to where they are until they have settled
+  for (std::size_t m = 0; m < members.size(); ++m) {
+    const CudaDevice* device = devices_[static_cast<std::size_t>(members[m])];
+    if (device == nullptr) continue;
+    LH_CUDA_CHECK(cudaSetDevice(device->index()));
+    made.emplace_back(members[m], nullptr);
+    require_nccl(
+        ncclCommInitRankConfig(&made.back().second, static_cast<int>(members.size()), id, static_cast<int>(m), &config),
+        "ncclCommInitRankConfig");
+  }
+  together.end();
+  for (const auto& [rank, communicator] : made) communicators_[{group, rank}].reset(communicator);
+  settle(group, "ncclCommInitRankConfig");
+}
+
+void NcclTransport::settle(GroupId group, const char* call) {
+  if (patience_.count() == 0) return;
+  const auto end = std::chrono::steady_clock::now() + patience_;
+  for (const auto& [key, communicator] : communicators_) {
+    if (key.first != group) continue;
+    for (;;) {
+      ncclResult_t state = ncclSuccess;
+      require_nccl(ncclCommGetAsyncError(communicator.get(), &state), "ncclCommGetAsyncError");
+      if (state == ncclSuccess) break;
+      if (state != ncclInProgress) {
+        throw DeviceFault(FaultKind::kNccl, {key.second, -1, "", call}, ncclGetErrorString(state));
+      }
+      if (std::chrono::steady_clock::now() > end) {
+        const std::int32_t rank = key.second;
+        abort();  // a destroyed communicator would wait for the others
+        throw DeviceFault(FaultKind::kHang, {rank, -1, "", call},
+                          fmt::format("the others of group {} do not follow within {} s", group,
+                                      static_cast<double>(patience_.count()) / 1000));
+      }
+      std::this_thread::yield();
     }
-    together.end();
-    for (const auto& [rank, communicator] : made) communicators_[{group, rank}].reset(communicator);
   }
 }
 
@@ -235,6 +268,7 @@ void NcclTransport::exchange(const LoweredCall& call, const std::vector<CallMemb
         "ncclRecv");
   }
   group.end();
+  settle(call.group, "ncclSend, ncclRecv");
   for (const Post& post : unpack) {
     const CallMember& to = member_of(members, post.message->to);
     to.device->copy(packed_rows(post.message->receive, post.at),
@@ -283,6 +317,7 @@ void NcclTransport::ring(const LoweredCall& call, const std::vector<CallMember>&
       }
     }
     group.end();
+    settle(call.group, "a ring collective");
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include <nccl.h>
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -25,8 +26,10 @@ ShareNcclId within_one_process();
 
 class NcclTransport : public Transport {
  public:
-  // `devices`: by rank; nullptr for ranks of other processes. Throws DeviceFault (kNccl).
-  NcclTransport(const Schedule& schedule, std::vector<CudaDevice*> devices, const ShareNcclId& share);
+  // `devices`: by rank; nullptr for ranks of other processes. Throws DeviceFault (kNccl; kHang once `patience`, unless
+  // it is zero, is over).
+  NcclTransport(const Schedule& schedule, std::vector<CudaDevice*> devices, const ShareNcclId& share,
+                std::chrono::milliseconds patience);
   ~NcclTransport() override;
 
   std::string label(CollectiveKind kind) const override;
@@ -42,12 +45,16 @@ class NcclTransport : public Transport {
   };
   using Communicator = std::unique_ptr<ncclComm, CommunicatorOwner>;
 
+  void join(GroupId group, const std::vector<std::int32_t>& members, const ShareNcclId& share);
+  // Until what was asked of the group's communicators is done or under way; at once where calls block.
+  void settle(GroupId group, const char* call);
   ncclComm_t communicator(GroupId group, std::int32_t rank) const;
   std::byte* buffer(std::int32_t rank, GroupId group, bool sends);
   void ring(const LoweredCall& call, const std::vector<CallMember>& members);
   void exchange(const LoweredCall& call, const std::vector<CallMember>& members);
 
   std::vector<CudaDevice*> devices_;
+  std::chrono::milliseconds patience_;
   std::map<std::pair<GroupId, std::int32_t>, Communicator> communicators_;  // by group, rank
   // Bytes for packed rows by (rank, group), and the memory once it was first needed.
   struct Buffers {
