@@ -102,8 +102,11 @@ int verify_one(const Options& options) {
   if (!read) return wrong_input(read.error());
   const FoundEntry& found = (*read)->found;
   Progress progress(options.entry.global.quiet);
-  progress.show(0, 1, "simulating at real size, executing on virtual ranks and without distribution");
-  const auto verified = verify_entry((*read)->study, found, options.request);
+  VerifyRequest request = options.request;
+  request.progress = [&](std::size_t done, std::size_t of, const std::string& phase) {
+    progress.show(done, of, phase);
+  };
+  const auto verified = verify_entry((*read)->study, found, request);
   progress.clear();
   if (!verified) {
     const NotVerified& why = verified.error();

@@ -19,6 +19,12 @@ std::string fault_of(const VerifyReport& report) {
   return text;
 }
 
+constexpr std::size_t kPhases = 3;  // before random batches
+
+void show(const VerifyRequest& request, std::size_t done, const std::string& phase) {
+  if (request.progress) request.progress(done, kPhases + static_cast<std::size_t>(request.batches), phase);
+}
+
 // The reduced case with the documents of random batch `index`.
 StudyCase random_case(const StudyCase& reduced, const Degrees& degrees, std::int64_t index) {
   StudyCase of = reduced;
@@ -38,6 +44,7 @@ void verify_random(const Study& study, const StrategyEntry& entry, const VerifyR
   VerifyOptions options;
   options.tolerance = request.tolerance;
   for (std::int64_t i = 0; i < request.batches; ++i) {
+    show(request, kPhases + static_cast<std::size_t>(i), fmt::format("random batch {}", i));
     const StudyCase of = random_case(verified.reduced.study_case, verified.degrees, i);
     const Expected<CaseSetup> setup = set_up_case(of, study.file);
     if (!setup) {
@@ -67,11 +74,13 @@ tl::expected<Verified, NotVerified> verify_entry(const Study& study, const Found
   if (!full) return tl::unexpected(NotVerified{full.error(), "", {}});
   Errors errors = entry_errors(*full, entry);
   if (!errors.empty()) return tl::unexpected(NotVerified{std::move(errors), "", {}});
+  show(request, 0, "simulating at real size: does it fit?");
   EntryResult simulated = run_entry(*full, entry, TraceMode::kNone);
   if (!simulated.fits()) {
     const std::string reason = simulated.not_applicable;
     return tl::unexpected(NotVerified{{}, reason, std::move(simulated)});
   }
+  show(request, 1, "planning the reduced case");
   Verified verified;
   verified.degrees = simulated.degrees;
   verified.reduced = reduce_case(*found.study_case, verified.degrees.pp);
@@ -79,6 +88,7 @@ tl::expected<Verified, NotVerified> verify_entry(const Study& study, const Found
   if (!setup) return tl::unexpected(NotVerified{setup.error(), "", {}});
   const Planned planned = plan_entry(*setup, entry, verified.degrees, 0);
   if (!planned) return tl::unexpected(NotVerified{{}, planned.error(), std::move(simulated)});
+  show(request, 2, "executing on virtual ranks and without distribution");
   VerifyOptions options;
   options.tolerance = request.tolerance;
   verified.report = verify(*planned->schedule, options);

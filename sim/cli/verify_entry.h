@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <tl/expected.hpp>
 #include <vector>
@@ -36,6 +37,8 @@ struct NotVerified {
 struct VerifyRequest {
   double tolerance = 1e-10;
   std::int64_t batches = 0;  // random; batch k draws from the stream "verify/k" of documents.seed
+  // Told what begins, and how much of the whole is done; may be empty.
+  std::function<void(std::size_t done, std::size_t of, const std::string& phase)> progress;
 };
 
 // Simulates at real size first: what does not fit is not verified. Throws as verify() does.
