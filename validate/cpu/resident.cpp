@@ -74,4 +74,26 @@ void add_resident_tensors(Machine& machine, int rank, std::uint64_t parameter_se
   }
 }
 
+std::vector<ParameterGroup> parameter_groups(const ModelShape& model) {
+  std::vector<ParameterGroup> groups;
+  const auto add = [&](const char* name, UnitKind unit, std::int64_t count) {
+    if (count == 0) return;
+    const bool follows = !groups.empty() && groups.back().unit == unit;
+    const std::int64_t begin = follows ? groups.back().end : 0;
+    groups.push_back({name, unit, begin, begin + count});
+  };
+  const LayerParameters layer = layer_parameters(model);
+  add("embedding", UnitKind::kEmbedding, embedding_parameters(model));
+  add("attention_norm", UnitKind::kLayer, layer.attention_norm);
+  add("qkv", UnitKind::kLayer, layer.qkv);
+  add("output", UnitKind::kLayer, layer.output);
+  add("ffn_norm", UnitKind::kLayer, layer.ffn_norm);
+  add("gate_up", UnitKind::kLayer, layer.gate_up);
+  add("down", UnitKind::kLayer, layer.down);
+  add("extra", UnitKind::kLayer, layer.extra);
+  add("final_norm", UnitKind::kHead, model.hidden);
+  if (!model.tied_embeddings) add("head", UnitKind::kHead, model.vocab * model.hidden);
+  return groups;
+}
+
 }  // namespace longhaul

@@ -16,34 +16,6 @@
 namespace longhaul {
 namespace {
 
-// One parameter tensor: elements [begin, end) of its unit (order of LayerParameters).
-struct ParameterGroup {
-  std::string name;
-  UnitKind unit = UnitKind::kLayer;
-  std::int64_t begin = 0, end = 0;
-};
-
-std::vector<ParameterGroup> parameter_groups(const ModelShape& model) {
-  std::vector<ParameterGroup> groups;
-  const auto add = [&](const char* name, UnitKind unit, std::int64_t count) {
-    if (count == 0) return;
-    const bool follows = !groups.empty() && groups.back().unit == unit;
-    const std::int64_t begin = follows ? groups.back().end : 0;
-    groups.push_back({name, unit, begin, begin + count});
-  };
-  const LayerParameters layer = layer_parameters(model);
-  add("embedding", UnitKind::kEmbedding, embedding_parameters(model));
-  add("attention_norm", UnitKind::kLayer, layer.attention_norm);
-  add("qkv", UnitKind::kLayer, layer.qkv);
-  add("output", UnitKind::kLayer, layer.output);
-  add("ffn_norm", UnitKind::kLayer, layer.ffn_norm);
-  add("gate_up", UnitKind::kLayer, layer.gate_up);
-  add("down", UnitKind::kLayer, layer.down);
-  add("final_norm", UnitKind::kHead, model.hidden);
-  if (!model.tied_embeddings) add("head", UnitKind::kHead, model.vocab * model.hidden);
-  return groups;
-}
-
 bool is_activation(const std::string& quantity) {
   return quantity == "O" || quantity == "dQ" || quantity == "dK" || quantity == "dV" || quantity == "loss";
 }

@@ -1,10 +1,11 @@
 // How far a step on a device is from a reference: ||x - ref|| / ||ref|| (Frobenius, in double) of every quantity.
 //
 // Quantities: "loss"; "O", "dQ", "dK", "dV" (gradients of the QKV projection's output); parameter gradients
-// "embedding", "attention_norm", "qkv", "output", "ffn_norm", "gate_up", "down", "final_norm", "head". An error is the
-// worst layer's, over every rank and recompute instance that holds the quantity; a reference element that no rank holds
-// makes it infinite. ||ref|| of dQ and dK counts as at least kGradientFloor ||dV||: where a row sees hardly a key
-// besides its own they vanish, and rounding of terms as large as dV is all that is left.
+// "embedding", "attention_norm", "qkv", "output", "ffn_norm", "gate_up", "down", "extra" (bias of QKV and norms of Q
+// and K, of models that have them: no op gives them a gradient, and zeros must arrive), "final_norm", "head". An error
+// is the worst layer's, over every rank and recompute instance that holds the quantity; a reference element that no
+// rank holds makes it infinite. ||ref|| of dQ and dK counts as at least kGradientFloor ||dV||: where a row sees hardly
+// a key besides its own they vanish, and rounding of terms as large as dV is all that is left.
 #pragma once
 
 #include <cstdint>

@@ -19,6 +19,8 @@ ModelShape model_of(const DeviceCase& of) {
   model.ffn = 4 * model.hidden;
   model.layers = of.layers;
   model.vocab = of.vocab;
+  model.qkv_bias = of.qkv_bias;
+  model.qk_norm = of.qk_norm;
   return model;
 }
 

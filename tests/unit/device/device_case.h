@@ -22,6 +22,7 @@ struct DeviceCase {
   std::int64_t layers = 2;
   std::int64_t hidden_factor = 1;  // hidden = q_width x this
   std::int64_t vocab = 97;
+  bool qkv_bias = false, qk_norm = false;
   std::vector<std::vector<std::int64_t>> sequences = {{37, 12}, {48}, {20, 29}, {49}};
 };
 
