@@ -120,8 +120,11 @@ struct Found {
 Found descend(const Hypergraph& graph, std::span<const Level> levels, std::int32_t count, double epsilon, bool by_cut) {
   Found found;
   found.parts.assign(graph.vertices.size(), 0);
+  bool settled = false;
   for (std::size_t i = 0; i < levels.size(); ++i) {
     const Level& level = levels[i];
+    // Many short documents: clusters of one level are those of the next.
+    if (settled && level.cluster_of == levels[i - 1].cluster_of) continue;
     Assignment of_clusters;
     if (i == 0) {
       of_clusters = place_greedily(level.graph, count, epsilon, by_cut);
@@ -132,7 +135,7 @@ Found descend(const Hypergraph& graph, std::span<const Level> levels, std::int32
       }
     }
     PartitionState state(level.graph, count, epsilon, std::move(of_clusters));
-    state.refine();
+    settled = state.refine();
     for (std::size_t v = 0; v < found.parts.size(); ++v) {
       found.parts[v] = state.parts()[static_cast<std::size_t>(level.cluster_of[v])];
     }

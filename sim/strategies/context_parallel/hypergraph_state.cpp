@@ -1,6 +1,9 @@
 #include "sim/strategies/context_parallel/hypergraph_state.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
 #include <queue>
 #include <tuple>
 
@@ -119,27 +122,104 @@ void PartitionState::apply(std::int32_t vertex, std::int32_t to, std::vector<std
   parts_[static_cast<std::size_t>(vertex)] = to;
 }
 
-// Moves out of parts above their bound, each time the one that costs least cut for the excess that it takes away.
+namespace {
+
+// Vertices of parts above their bound, by what their moves have in common: part, weights and destination fix how much
+// excess a move takes away, so that of each kind only the move of greatest gain counts. A heap may hold old gains and
+// vertices that left; `now` tells which.
+class MoveKinds {
+ public:
+  using Now = std::function<std::optional<std::int64_t>(std::int32_t vertex, std::int32_t part, std::int32_t to)>;
+
+  MoveKinds(const Hypergraph& graph, std::int32_t count, Now now) : now_(std::move(now)) {
+    std::map<Hypergraph::Weights, std::int32_t> known;
+    for (const Hypergraph::Weights& weights : graph.vertices) {
+      const auto [entry, fresh] = known.try_emplace(weights, static_cast<std::int32_t>(known.size()));
+      kind_.push_back(entry->second);
+    }
+    heaps_.resize(static_cast<std::size_t>(count));
+    for (auto& of_part : heaps_) of_part.resize(static_cast<std::size_t>(count));
+  }
+
+  void offer(std::int32_t vertex, std::int32_t part, std::int32_t to, std::int64_t gain) {
+    auto& kinds = heaps_[static_cast<std::size_t>(part)][static_cast<std::size_t>(to)];
+    kinds[kind_[static_cast<std::size_t>(vertex)]].emplace(gain, -vertex);
+  }
+  // Calls `visit(gain, vertex)` for the best move of each kind; of equal gains the lower vertex.
+  template <class Visit>
+  void for_best(std::int32_t part, std::int32_t to, const Visit& visit) {
+    auto& kinds = heaps_[static_cast<std::size_t>(part)][static_cast<std::size_t>(to)];
+    for (auto kind = kinds.begin(); kind != kinds.end();) {
+      auto& heap = kind->second;
+      while (!heap.empty() && now_(-heap.top().second, part, to) != heap.top().first) heap.pop();
+      if (heap.empty()) {
+        kind = kinds.erase(kind);
+        continue;
+      }
+      visit(heap.top().first, -heap.top().second);
+      ++kind;
+    }
+  }
+
+ private:
+  using Heap = std::priority_queue<std::pair<std::int64_t, std::int32_t>>;  // gain, -vertex
+  Now now_;
+  std::vector<std::int32_t> kind_;                                // by vertex: its weights
+  std::vector<std::vector<std::map<std::int32_t, Heap>>> heaps_;  // by part, destination; then by kind
+};
+
+}  // namespace
+
+// Moves out of parts above their bound, each time the one that costs least cut for the excess that it takes away; of
+// equals the lower vertex, then the lower part.
 void PartitionState::balance() {
+  if (excess() <= 0) return;
+  MoveKinds moves(graph_, count_, [&](std::int32_t vertex, std::int32_t part, std::int32_t to) {
+    const bool here = parts_[static_cast<std::size_t>(vertex)] == part;
+    return here ? std::optional(gain(vertex, to)) : std::nullopt;
+  });
+  std::vector<char> offered(static_cast<std::size_t>(count_), 0);
+  const auto offer = [&](std::int32_t vertex) {
+    const std::int32_t part = parts_[static_cast<std::size_t>(vertex)];
+    if (offered[static_cast<std::size_t>(part)] == 0) return;
+    for (std::int32_t to = 0; to < count_; ++to) {
+      if (to != part) moves.offer(vertex, part, to, gain(vertex, to));
+    }
+  };
   for (std::size_t step = 0; step < graph_.vertices.size() && excess() > 0; ++step) {
     Move best;
     double best_cost = 0;
-    for (std::size_t v = 0; v < parts_.size(); ++v) {
-      if (capacity_.excess(loads_[static_cast<std::size_t>(parts_[v])]) <= 0) continue;
+    for (std::int32_t part = 0; part < count_; ++part) {
+      const auto p = static_cast<std::size_t>(part);
+      if (capacity_.excess(loads_[p]) <= 0) continue;
+      if (offered[p] == 0) {
+        offered[p] = 1;
+        for (std::size_t v = 0; v < parts_.size(); ++v) {
+          if (parts_[v] == part) offer(static_cast<std::int32_t>(v));
+        }
+      }
       for (std::int32_t to = 0; to < count_; ++to) {
-        const double change = to == parts_[v] ? 0 : excess_change(static_cast<std::int32_t>(v), to);
-        if (change >= 0) continue;
-        const auto vertex = static_cast<std::int32_t>(v);
-        const std::int64_t value = gain(vertex, to);
-        // A gain is better the more excess goes with it, a loss the less it is for each unit of excess.
-        const double cost = value > 0 ? static_cast<double>(value) * change : static_cast<double>(value) / change;
-        if (best.to >= 0 && cost >= best_cost) continue;
-        best = {value, vertex, to};
-        best_cost = cost;
+        if (to == part) continue;
+        moves.for_best(part, to, [&](std::int64_t value, std::int32_t vertex) {
+          const double change = excess_change(vertex, to);
+          if (change >= 0) return;
+          // A gain is better the more excess goes with it, a loss the less it is for each unit of excess.
+          const double cost = value > 0 ? static_cast<double>(value) * change : static_cast<double>(value) / change;
+          const bool before = vertex != best.vertex ? vertex < best.vertex : to < best.to;
+          if (best.to >= 0 && (cost > best_cost || (cost == best_cost && !before))) return;
+          best = {value, vertex, to};
+          best_cost = cost;
+        });
       }
     }
     if (best.to < 0) return;
     apply(best.vertex, best.to, nullptr);
+    offer(best.vertex);
+    for (const std::int32_t net : nets_of_[static_cast<std::size_t>(best.vertex)]) {
+      for (const std::int32_t pin : graph_.nets[static_cast<std::size_t>(net)].pins) {
+        if (pin != best.vertex) offer(pin);
+      }
+    }
   }
 }
 
@@ -203,13 +283,14 @@ bool PartitionState::pass(bool loose) {
   return best_sum > 0;
 }
 
-void PartitionState::refine() {
+bool PartitionState::refine() {
   balance();
   excess_ = excess();
   for (int i = 0; i < kMostPasses; ++i) {
     const bool strict = pass(false), loose = pass(true);
-    if (!strict && !loose) break;
+    if (!strict && !loose) return true;
   }
+  return false;
 }
 
 }  // namespace longhaul::hyper

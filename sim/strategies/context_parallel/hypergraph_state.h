@@ -24,8 +24,9 @@ class PartitionState {
  public:
   PartitionState(const Hypergraph& graph, std::int32_t count, double epsilon, Assignment parts);
 
-  // Brings every part within bounds as far as single moves do, then lowers the cut.
-  void refine();
+  // Brings every part within bounds as far as single moves do, then lowers the cut. Whether it ended where it would
+  // begin and end again.
+  bool refine();
   const Assignment& parts() const { return parts_; }
   double excess() const;
 
