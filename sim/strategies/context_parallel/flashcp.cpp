@@ -24,6 +24,7 @@ constexpr std::int64_t kStepDivisor = 64;
 constexpr std::int64_t kLargeProblem = 1 << 17;
 constexpr std::int64_t kMostPerDocShards = 1 << 16;
 constexpr int kRefinedStarts = 3;
+constexpr std::int64_t kFewerToSwap = 3;  // Per-Doc sets smaller than Algorithm 1's that exchanges are tried with
 
 // One sequence and everything that does not depend on the Per-Doc set. Documents go by their place in packing order
 // until the plan is done.
@@ -316,60 +317,123 @@ tl::expected<CpPlan, std::string> plan_flashcp_scored(std::span<const PlannedDoc
   return std::move((*candidates)[least(*candidates, std::vector<bool>(candidates->size(), true), score)]);
 }
 
-tl::expected<CpPlan, std::string> plan_flashcp_by_time(std::span<const PlannedDocument> documents, std::int64_t ranks,
-                                                       const FlashCpOptions& options, const FlashCpSearch& search,
-                                                       const CpScore& score) {
-  if (auto reason = refusal(documents, ranks, options)) return tl::unexpected(*reason);
+namespace {
+
+// Plans to choose from, and what a choice looks at.
+struct Candidates {
   std::vector<CpPlan> plans;
   std::vector<double> imbalances;
-  std::vector<std::int64_t> shards;
+  std::vector<std::int64_t> shards, sent;
+  std::vector<std::size_t> algorithm_one;  // by rule; none for a rule that makes the plan of an earlier one
+  std::int64_t most_sent = std::numeric_limits<std::int64_t>::max();  // by a rank: of the naive rule, where it matters
+
+  void add(CpPlan plan) {
+    const CpLoads loads = cp_loads(plan);
+    imbalances.push_back(loads.imbalance);
+    shards.push_back(loads.shards);
+    sent.push_back(loads.nonlast_max);
+    plans.push_back(std::move(plan));
+  }
+};
+
+// Per-Doc counts of a rule. Exchanges balance sets that are a few documents short of what equalising alone needs, and
+// the naive rule's set may save more than any other.
+std::vector<std::int64_t> rule_counts(const Problem& problem, std::span<const std::int64_t> beside) {
+  std::vector<std::int64_t> counts = candidate_counts(problem);
+  for (const std::int64_t count : beside) {
+    if (count >= 0 && std::find(counts.begin(), counts.end(), count) == counts.end()) counts.push_back(count);
+  }
+  return counts;
+}
+
+Candidates candidates_by_rules(std::span<const PlannedDocument> documents, std::int64_t ranks,
+                               const FlashCpOptions& options, const FlashCpSearch& search_options) {
+  Candidates found;
+  std::vector<std::int64_t> beside;
+  FlashCpOptions of_rule = options;
+  of_rule.cut_rule = FlashCutRule::kNaive;
+  const Problem naive = make_problem(documents, ranks, of_rule);
+  std::optional<CpPlan> naive_plan;
+  if (search_options.save_as_naive && search_options.limit_binds && !is_large(naive)) {
+    beside.push_back(search(naive));
+    naive_plan = build(naive, beside.front());
+    found.most_sent = cp_loads(*naive_plan).nonlast_max;
+  }
   std::vector<std::int64_t> balanced;  // counts at which equalising alone meets the limit: there is nothing to swap
-  for (std::size_t i = 0; i < search.rules.size(); ++i) {
-    FlashCpOptions of_rule = options;
-    of_rule.cut_rule = search.rules[i];
+  for (std::size_t i = 0; i < search_options.rules.size(); ++i) {
+    of_rule.cut_rule = search_options.rules[i];
     const Problem problem = make_problem(documents, ranks, of_rule);
     const bool swaps = of_rule.cut_rule == FlashCutRule::kEqualiseSwap;
-    std::vector<std::int64_t> counts = candidate_counts(problem);
+    std::vector<std::int64_t> counts = rule_counts(problem, beside);
     if (i > 0 && is_large(problem)) counts.resize(1);
-    for (const std::int64_t count : counts) {
-      if (swaps && std::find(balanced.begin(), balanced.end(), count) != balanced.end()) continue;
-      std::optional<CpPlan> plan = try_build(problem, count);
+    for (std::size_t c = 0; c < counts.size(); ++c) {
+      if (swaps && std::find(balanced.begin(), balanced.end(), counts[c]) != balanced.end()) continue;
+      std::optional<CpPlan> plan = try_build(problem, counts[c]);
       if (!plan) continue;
-      const CpLoads loads = cp_loads(*plan);
-      imbalances.push_back(loads.imbalance);
-      shards.push_back(loads.shards);
-      plans.push_back(std::move(*plan));
-      const bool met = options.count_per_doc_pairs && imbalances.back() <= options.imbalance_limit;
-      if (of_rule.cut_rule == FlashCutRule::kEqualise && met) balanced.push_back(count);
+      if (c == 0) found.algorithm_one.push_back(found.plans.size());
+      found.add(std::move(*plan));
+      const bool met = options.count_per_doc_pairs && found.imbalances.back() <= options.imbalance_limit;
+      if (of_rule.cut_rule == FlashCutRule::kEqualise && met) balanced.push_back(counts[c]);
+    }
+    if (i == 0 && !is_large(problem)) {
+      for (std::int64_t fewer = 1; fewer <= kFewerToSwap; ++fewer) beside.push_back(counts.front() - fewer);
     }
   }
-  const double limit = std::max(options.imbalance_limit, *std::min_element(imbalances.begin(), imbalances.end()));
-  std::vector<bool> allowed;
-  for (const double imbalance : imbalances) allowed.push_back(!search.limit_binds || imbalance <= limit);
-  // The best of them; and the best few with few shards, refined by exchanges within the limit (one that is over it must
-  // come down to it): the least score need not lead to the least refined one.
-  std::size_t index = least(plans, allowed, score);
-  if (*std::min_element(shards.begin(), shards.end()) > kMostRefinedShards) return std::move(plans[index]);
-  CpPlan best = plans[index];
+  if (naive_plan) found.add(std::move(*naive_plan));
+  return found;
+}
+
+// The best of those allowed; and the best few with few shards, refined by exchanges within `limit` (one that is over it
+// must come down to it): the least score need not lead to the least refined one.
+CpPlan best_of(const Candidates& of, const std::vector<bool>& allowed, std::span<const PlannedDocument> documents,
+               double limit, std::int64_t trials, const CpScore& score) {
+  std::size_t index = least(of.plans, allowed, score);
+  CpPlan best = of.plans[index];
+  if (*std::min_element(of.shards.begin(), of.shards.end()) > kMostRefinedShards) return best;
   double best_score = score(best);
-  const double free = search.limit_binds ? limit : std::numeric_limits<double>::infinity();
   for (const bool within : {true, false}) {
     std::vector<bool> starts;
-    for (std::size_t i = 0; i < plans.size(); ++i) {
-      starts.push_back(allowed[i] == within && shards[i] <= kMostRefinedShards);
+    for (std::size_t i = 0; i < of.plans.size(); ++i) {
+      starts.push_back(allowed[i] == within && of.shards[i] <= kMostRefinedShards);
     }
     for (int start = 0; start < kRefinedStarts; ++start) {
-      index = least(plans, starts, score);
-      if (index == plans.size()) break;
+      index = least(of.plans, starts, score);
+      if (index == of.plans.size()) break;
       starts[index] = false;
-      CpPlan plan = refine_plan(plans[index], documents, free, search.refine_trials, score);
+      CpPlan plan = refine_plan(of.plans[index], documents, limit, trials, score);
       const double value = score(plan);
-      if (value >= best_score || cp_loads(plan).imbalance > free) continue;
+      if (value >= best_score || cp_loads(plan).imbalance > limit) continue;
       best_score = value;
       best = std::move(plan);
     }
   }
   return best;
+}
+
+}  // namespace
+
+tl::expected<CpPlan, std::string> plan_flashcp_by_time(std::span<const PlannedDocument> documents, std::int64_t ranks,
+                                                       const FlashCpOptions& options, const FlashCpSearch& search,
+                                                       const CpScore& score) {
+  if (auto reason = refusal(documents, ranks, options)) return tl::unexpected(*reason);
+  const Candidates of = candidates_by_rules(documents, ranks, options, search);
+  const double reached =
+      std::max(options.imbalance_limit, *std::min_element(of.imbalances.begin(), of.imbalances.end()));
+  const double limit = search.limit_binds ? reached : std::numeric_limits<double>::infinity();
+  std::vector<bool> allowed;
+  for (const double imbalance : of.imbalances) allowed.push_back(imbalance <= limit);
+  CpPlan best = best_of(of, allowed, documents, limit, search.refine_trials, score);
+  if (cp_loads(best).nonlast_max <= of.most_sent) return best;
+  for (std::size_t i = 0; i < of.plans.size(); ++i) allowed[i] = allowed[i] && of.sent[i] <= of.most_sent;
+  if (std::find(allowed.begin(), allowed.end(), true) == allowed.end()) return best;
+  const CpScore saving = [&](const CpPlan& plan) {
+    return cp_loads(plan).nonlast_max <= of.most_sent ? score(plan) : std::numeric_limits<double>::infinity();
+  };
+  CpPlan second = best_of(of, allowed, documents, limit, search.refine_trials, saving);
+  const double seconds = score(second);
+  const bool slower = std::any_of(of.algorithm_one.begin(), of.algorithm_one.end(),
+                                  [&](std::size_t index) { return score(of.plans[index]) < seconds; });
+  return slower ? best : second;
 }
 
 std::optional<TwoDocumentExchange> two_document_exchange(const TwoDocumentState& state) {

@@ -65,6 +65,9 @@ struct FlashCpSearch {
   std::vector<FlashCutRule> rules = {FlashCutRule::kEqualise, FlashCutRule::kEqualiseSwap};  // in place of cut_rule
   bool limit_binds = true;  // only plans within the imbalance limit, or those of least imbalance if there is none
   std::int64_t refine_trials = 16'000;  // plans scored, at most, for each of the few that are refined
+  // Only plans that send no more than Algorithm 1 by the naive rule does (B_max of flashcp.md 1.2), unless each of them
+  // is slower than Algorithm 1 by one of `rules`. Where the limit binds and documents x ranks are at most 2^17.
+  bool save_as_naive = true;
 };
 // The candidate of all rules with the least score; the first of equals. Small plans are refined (refine.h).
 tl::expected<CpPlan, std::string> plan_flashcp_by_time(std::span<const PlannedDocument> documents, std::int64_t ranks,

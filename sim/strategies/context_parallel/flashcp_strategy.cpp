@@ -37,6 +37,9 @@ FlashCpPolicy policy_of(const StrategyRequest& request) {
   policy.search.limit_binds = given.value("per_doc", "limit") == "limit";
   if (given.value("exchange", "padded") == "exact") policy.traffic = CpTraffic::kNeed;
   policy.overlap = given.value("overlap", false);
+  // Of the paper's own exchange; elsewhere the largest buffer is not what is waited for, or a word of the user's rules.
+  policy.search.save_as_naive =
+      rule.empty() && policy.options.ranks_per_node == 0 && !policy.overlap && policy.traffic == CpTraffic::kNonlast;
   // A step's sequences share one budget, so that planning time does not grow with them.
   const auto sequences = static_cast<std::int64_t>(request.batch->sequences.size());
   policy.search.refine_trials =
