@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -52,6 +53,8 @@ struct PlannedStep {
   // Options of the entry that give this plan again, whatever a later kernel or network model says; empty where the plan
   // follows from the study alone.
   std::function<Json()> pinned;
+  // What a planner that picks one of several cuts for each micro-batch took, and how often: for the report.
+  std::map<std::string, std::int64_t> cuts;
 
   std::int64_t tokens() const { return schedule->batch->tokens(); }
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "sim/analysis/lower_bound.h"
 #include "sim/core/invariant.h"
@@ -132,6 +133,17 @@ std::shared_ptr<const EntryTrace> record(const CaseSetup& setup, const Ran& ran,
   return trace;
 }
 
+void add_note(EntryResult& result, const std::string& line) { result.note += (result.note.empty() ? "" : "; ") + line; }
+
+// "sequences cut: 3 by document, 13 by sequence", of all steps.
+std::string cuts_line(const std::map<std::string, std::int64_t>& cuts) {
+  std::string line;
+  for (const auto& [cut, count] : cuts) {
+    line += (line.empty() ? "sequences cut: " : ", ") + std::to_string(count) + " " + cut;
+  }
+  return line;
+}
+
 }  // namespace
 
 Planned plan_entry(const CaseSetup& setup, const StrategyEntry& entry, const Degrees& degrees, std::size_t step) {
@@ -163,20 +175,23 @@ EntryResult run_entry(const CaseSetup& setup, const StrategyEntry& entry, TraceM
   training.micro_batch_sequences = entry.micro_batch_sequences;
   std::vector<StepSummary> steps = {
       summarize(ran->totals, *ran->planned.schedule, training, setup.cluster, setup.kernels)};
+  std::map<std::string, std::int64_t> cuts = ran->planned.cuts;
   for (std::size_t step = 1; step < setup.batches.size(); ++step) {
     const Planned planned = plan_entry(setup, entry, ran->degrees, step);
     if (!planned) {
       result.not_applicable = "step " + std::to_string(step) + ": " + planned.error();
       return result;
     }
+    for (const auto& [cut, count] : planned->cuts) cuts[cut] += count;
     steps.push_back(summarize(run(setup, *planned), *planned->schedule, training, setup.cluster, setup.kernels));
   }
   result.summary = mean_of(steps);
   if (strategy.select) {
     StrategyRequest request = make_request(setup, entry, ran->degrees, setup.batches.size() - 1);
     const auto selected = strategy.select(request, setup.batches);
-    if (selected && !selected->empty()) result.note += (result.note.empty() ? "" : "; ") + *selected;
+    if (selected && !selected->empty()) add_note(result, *selected);
   }
+  if (!cuts.empty()) add_note(result, cuts_line(cuts));
   if (result.summary->peak_bytes > setup.memory_limit()) {
     result.does_not_fit = search_fit(setup, entry, ran->degrees, *result.summary);
   }

@@ -80,7 +80,9 @@ void add_context_parallel_strategies(std::vector<Strategy>& list) {
   wlb.plan = [](const StrategyRequest& request) -> Planned {
     auto plans = plan_wlb(request);
     if (!plans) return tl::unexpected(plans.error());
-    return plan_gather_step(request, std::move(*plans), full_gather_step());
+    PlannedStep step = plan_gather_step(request, std::move(plans->plans), full_gather_step());
+    step.cuts = std::move(plans->cuts);
+    return step;
   };
   list.push_back(wlb);
 }

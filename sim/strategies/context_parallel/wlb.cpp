@@ -135,8 +135,11 @@ double wlb_padded_pairs(const CpPlan& plan) {
   return most;
 }
 
-tl::expected<CpPlan, std::string> plan_wlb_sequence(std::span<const PlannedDocument> documents, std::int64_t ranks,
-                                                    const CpClock& clock) {
+namespace {
+
+// `cuts`, if given, counts which was taken.
+tl::expected<CpPlan, std::string> better_cut(std::span<const PlannedDocument> documents, std::int64_t ranks,
+                                             const CpClock& clock, std::map<std::string, std::int64_t>* cuts) {
   auto per_sequence = plan_allgather_cp(documents, ranks);
   if (!per_sequence) return per_sequence;
   auto per_document = plan_per_doc_cp(documents, ranks);
@@ -144,16 +147,31 @@ tl::expected<CpPlan, std::string> plan_wlb_sequence(std::span<const PlannedDocum
   const auto cost = [&](const CpPlan& plan) {
     return clock.known() ? clock.forward_attention_seconds(plan) : wlb_padded_pairs(plan);
   };
-  return cost(*per_document) < cost(*per_sequence) ? per_document : per_sequence;
+  const bool by_document = cost(*per_document) < cost(*per_sequence);
+  if (cuts != nullptr) ++(*cuts)[by_document ? "by document" : "by sequence"];
+  return by_document ? per_document : per_sequence;
 }
 
-tl::expected<std::vector<CpPlan>, std::string> plan_wlb(const StrategyRequest& request) {
+}  // namespace
+
+tl::expected<CpPlan, std::string> plan_wlb_sequence(std::span<const PlannedDocument> documents, std::int64_t ranks,
+                                                    const CpClock& clock) {
+  return better_cut(documents, ranks, clock, nullptr);
+}
+
+tl::expected<WlbPlans, std::string> plan_wlb(const StrategyRequest& request) {
+  WlbPlans result;
   const CpClock clock(request);
   const SequencePlanner planner = [&](std::span<const PlannedDocument> documents, std::int64_t ranks) {
-    return plan_wlb_sequence(documents, ranks, clock);
+    return better_cut(documents, ranks, clock, &result.cuts);
   };
   // Delayed: select_wlb has packed the batch; a sequence is a micro-batch.
-  if (request.options.value("packing", "fixed") != "variable") return plan_batch(request, planner);
+  if (request.options.value("packing", "fixed") != "variable") {
+    auto plans = plan_batch(request, planner);
+    if (!plans) return tl::unexpected(plans.error());
+    result.plans = std::move(*plans);
+    return result;
+  }
   std::vector<PlannedDocument> documents;
   std::int64_t tokens = 0;
   for (const Sequence& sequence : request.batch->sequences) {
@@ -166,16 +184,15 @@ tl::expected<std::vector<CpPlan>, std::string> plan_wlb(const StrategyRequest& r
                        static_cast<double>(tokens * request.training.micro_batch_sequences);
   const WlbBins packed =
       wlb_pack_all(documents, chunks * request.degrees.dp, static_cast<std::int64_t>(limit), work_of(request.model));
-  std::vector<CpPlan> plans;
   for (const std::vector<PlannedDocument>& bin : packed.bins) {
     auto plan = plan_shared(bin, request.degrees.cp, planner);
     if (!plan) {
       return tl::unexpected(bin.empty() ? "there are fewer documents than micro-batches to pack them into"
                                         : plan.error());
     }
-    plans.push_back(std::move(*plan));
+    result.plans.push_back(std::move(*plan));
   }
-  return plans;
+  return result;
 }
 
 std::vector<std::string> wlb_option_keys() { return {"packing", "packing_limit", "queues"}; }

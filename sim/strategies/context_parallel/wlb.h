@@ -10,7 +10,9 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "sim/strategies/context_parallel/modelled.h"
@@ -69,9 +71,13 @@ double wlb_padded_pairs(const CpPlan& plan);
 tl::expected<CpPlan, std::string> plan_wlb_sequence(std::span<const PlannedDocument> documents, std::int64_t ranks,
                                                     const CpClock& clock);
 
+struct WlbPlans {
+  std::vector<CpPlan> plans;
+  std::map<std::string, std::int64_t> cuts;  // "by sequence", "by document": packed sequences cut so
+};
 // By micro-batch (plan_batch). Options: "packing" fixed | variable | delayed, "packing_limit" >= 1, tokens of a
 // micro-batch over those of the fixed packing, "queues" of delayed packing (wlb_thresholds).
-tl::expected<std::vector<CpPlan>, std::string> plan_wlb(const StrategyRequest& request);
+tl::expected<WlbPlans, std::string> plan_wlb(const StrategyRequest& request);
 // L_1 .. L_queues: half a window, then evenly up to the window: C/2 (1 + i / queues). The paper tunes them offline and
 // gives none; it tries 1 to 3 queues.
 std::vector<std::int64_t> wlb_thresholds(std::int64_t window, std::int64_t queues);

@@ -111,6 +111,20 @@ TEST(Study, SpeedUpsCountTheTokensTrained) {
   EXPECT_NE(delayed.note.find("speed-ups count the tokens trained"), std::string::npos) << delayed.note;
 }
 
+// One document is cut alike by both rules, and a tie goes to the sequence; of a long document beside short ones the
+// sequence's rule leaves ranks unequal.
+TEST(Study, TellsHowAdaptiveShardingCut) {
+  const std::string text = R"({
+    "schema": "study/1", "name": "cuts", "topology": "dgx-h200-ndr", "gpus": 8, "model": "llama3-8b",
+    "documents": {"explicit": [[131072], [100000, 20000, 11072], [131072]]},
+    "strategies": ["per-doc-cp", "wlb-cp"]})";
+  const StudyResult result = *run_study(study_of(text), {});
+  EXPECT_EQ(entry_of(result.cases[0], "wlb-cp").note, "sequences cut: 1 by document, 2 by sequence");
+  EXPECT_EQ(entry_of(result.cases[0], "per-doc-cp").note, "");
+  EXPECT_EQ(results_json(study_of(text), result)["strategies"][1]["note"],
+            "sequences cut: 1 by document, 2 by sequence");
+}
+
 // Five sequences of the 8 GPUs fill no dp 8; whether that is the user's fault depends on who chose dp.
 TEST(Study, OnlyAWrittenLayoutThatDoesNotFillIsAnInputError) {
   const std::string text = R"({
