@@ -73,6 +73,15 @@ TEST_P(Processes, HaveTheNumbersOfOne) {
 
 INSTANTIATE_TEST_SUITE_P(Mpi, Processes, testing::Values(2, 4));
 
+// Stages on both sides of the border between two processes: messages of layers, of heads and of shards meet in one
+// order everywhere.
+TEST(Mpi, APipelineRunsAcrossProcesses) {
+  const Output output = mpirun("-n 2 " + command("--strategy dpp --out pipeline"));
+  EXPECT_EQ(output.code, 0) << output.err;
+  EXPECT_THAT(output.out, HasSubstr("\npass: 14 checks"));
+  EXPECT_EQ(record_in("pipeline")["placement"], "real");
+}
+
 TEST(Mpi, WrongInputIsToldOnce) {
   const Output output = mpirun("-n 2 " + command("--strategy flashpc"));
   EXPECT_EQ(output.code, 2);
