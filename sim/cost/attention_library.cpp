@@ -51,6 +51,12 @@ AttentionLibraryPass read_pass(JsonReader& parent, const char* key) {
   pass.seconds_per_call = reader.required_number("seconds_per_call", 0, kLargestConstant).value_or(0);
   pass.seconds_per_pair = reader.required_number("seconds_per_pair", 1e-15, kLargestConstant).value_or(1);
   pass.seconds_per_tile = reader.required_number("seconds_per_tile", 0, kLargestConstant).value_or(0);
+  pass.seconds_per_row = reader.number("seconds_per_row", 0, kLargestConstant).value_or(0);
+  const std::int64_t rows = reader.required_integer("block_rows", kAttentionBlock, kAttentionTile).value_or(0);
+  if (rows != 0 && rows != kAttentionBlock && rows != kAttentionTile) {
+    reader.add_error("block_rows", "is no block of rows", fmt::format("{} or {}", kAttentionBlock, kAttentionTile));
+  }
+  pass.block_rows = rows;
   pass.masked_tail_tiles = reader.required_number("masked_tail_tiles", 0, kMostTailTiles).value_or(0);
   pass.seconds_per_idle_block = reader.number("seconds_per_idle_block", 0, kLargestConstant).value_or(0);
   if (const Json* residuals = reader.required("residuals", "an object of residuals")) {
@@ -76,6 +82,7 @@ void read_measured(JsonReader& parent, AttentionLibrary& library) {
       reader.required_number("bf16_dense_flops_per_second", 1e9, 1e18).value_or(1e9);
   library.measured_multiprocessors =
       static_cast<int>(reader.required_integer("multiprocessors", 1, 100'000).value_or(1));
+  library.measured_memory_bytes_per_second = reader.required_number("memory_bytes_per_second", 1e9, 1e15).value_or(1e9);
   reader.finish();
 }
 
@@ -101,6 +108,12 @@ double clock_of(GpuGeneration generation, double peak, int multiprocessors) {
 double matrix_seconds(const AttentionLibrary& library, GpuGeneration generation, double peak, int multiprocessors,
                       bool forward) {
   return (forward ? kForwardFlops : kBackwardFlops) * multiprocessors / (library.matrix_share.at(generation) * peak);
+}
+
+// Pairs of the blocks that all tiles of a head visit.
+double visited_pairs(const AttentionLibraryPass& pass, bool forward, const AttentionWork& work) {
+  if (pass.block_rows == kAttentionTile) return forward ? work.forward_pairs : work.backward_pairs;
+  return static_cast<double>(kAttentionTile * kAttentionBlock) * (forward ? work.forward_blocks : work.backward_blocks);
 }
 
 Expected<std::shared_ptr<const AttentionLibrary>> read_library(const Json& json, const std::string& file) {
@@ -166,6 +179,7 @@ double library_attention_seconds(const AttentionLibrary& library, const DeviceSp
   const double peak = device.bf16_dense.value;
   const double slower_clock = clock_of(library.measured_generation, measured_peak, measured_sms) /
                               clock_of(device.generation, peak, device.multiprocessors);
+  const double slower_memory = library.measured_memory_bytes_per_second / device.memory_bandwidth.value;
   const double matrix = matrix_seconds(library, library.measured_generation, measured_peak, measured_sms, forward);
   const double share = std::min(1.0, pass.seconds_per_pair / matrix);
   const double pair = share * matrix_seconds(library, device.generation, peak, device.multiprocessors, forward) +
@@ -174,14 +188,14 @@ double library_attention_seconds(const AttentionLibrary& library, const DeviceSp
   const double width = static_cast<double>(head_dim) / kMeasuredHeadDim;
   const auto heads = static_cast<double>(q_heads);
   const auto tiles = static_cast<double>(forward ? work.q_tiles : work.k_tiles);
-  const double visited = forward ? work.forward_pairs : work.backward_pairs;
+  const double visited = visited_pairs(pass, forward, work);
   const double tail = work.pairs < work.all_pairs ? pass.masked_tail_tiles * visited / tiles : 0;
   const double even = heads / device.multiprocessors;
   const double idle = static_cast<double>(work.pieces * (forward ? work.most_q_tiles : work.most_k_tiles)) - tiles;
-  const double seconds =
-      pass.seconds_per_call +
-      width * (pair * (visited * even + tail) + pass.seconds_per_tile * slower_clock * tiles * even) +
-      pass.seconds_per_idle_block * slower_clock * idle * even;
+  const double seconds = pass.seconds_per_call +
+                         width * (pair * (visited * even + tail) + pass.seconds_per_tile * slower_clock * tiles * even +
+                                  pass.seconds_per_row * slower_memory * static_cast<double>(work.q_rows) * even) +
+                         pass.seconds_per_idle_block * slower_clock * idle * even;
   // bf16: Q and O, K and V; the backward pass also reads dO and writes dQ, dK, dV.
   const double passes = forward ? 2 : 4;
   const double bytes = 2 * static_cast<double>(head_dim) * passes *

@@ -1,17 +1,19 @@
 // Attention by another library than the one that a device's calibration measured (cuDNN).
 //
 // Models one varlen launch: seconds = call + pair x (visited pairs a multiprocessor) + tile x (tiles a multiprocessor)
-// + tail, all of 128 x 128 tiles (attention_work.h), query tiles forward, key tiles backward; the backward pass visits
-// the tiles that hold an unmasked pair. Tail: the libraries deal a masked call's tiles out so that long ones run last;
-// it ends `masked_tail_tiles` mean tiles later than a perfectly even one. A library whose grid has as many tiles for
-// every piece as the longest one has (FlashAttention-2) also pays for the blocks that find no work. Never less than the
-// operands' bytes over the data sheet's bandwidth. Constants are per head of dimension 128 and scale with the
-// dimension.
+// + row x (query rows a multiprocessor) + tail. Items are query tiles of 128 rows forward, key tiles of 128 rows
+// backward; they visit blocks of `block_rows` of the other side (attention_work.h) that hold an unmasked pair. Rows: Q
+// and O, backward dO x O and the accumulators of dQ, which are memory's work. Tail: the libraries deal a masked call's
+// tiles out so that long ones run last; it ends `masked_tail_tiles` mean tiles later than a perfectly even one. A
+// library whose grid has as many tiles for every piece as the longest one has (FlashAttention-2) also pays for the
+// blocks that find no work. Never less than the operands' bytes over the data sheet's bandwidth. Constants are per head
+// of dimension 128 and scale with the dimension.
 //
 // Other generations than the measured one: the part of a pair's time that its matrix products need at the rate that
 // the library's instructions reach (`matrix_share` of the peak) scales with that rate, the rest (softmax, loads) and
-// the tiles' own time with the clock of the multiprocessors. FlashAttention-2 issues mma.sync: all of an A100's rate,
-// about 63 % of Hopper's (arXiv 2402.13499). A generation without a share cannot run the library.
+// the tiles' own time with the clock of the multiprocessors, rows with the memory's bandwidth. FlashAttention-2 issues
+// mma.sync: all of an A100's rate, about 63 % of Hopper's (arXiv 2402.13499). A generation without a share cannot run
+// the library.
 //
 // Files: topologies/devices/attention/NAME.json, schema topologies/attention-library.schema.json, which name the data
 // of every constant. Units: seconds. Residuals are measured / predicted - 1 over all rows that were fitted.
@@ -36,9 +38,11 @@ struct AttentionLibraryPass {
   double seconds_per_pair = 0;  // of one multiprocessor
   double seconds_per_tile = 0;  // of one multiprocessor
   double masked_tail_tiles = 0;
-  double seconds_per_idle_block = 0;  // of one multiprocessor; 0 where no grid has any
-  double residual_low = 0;            // <= 0, 5 % end
-  double residual_high = 0;           // >= 0, 95 % end
+  double seconds_per_idle_block = 0;         // of one multiprocessor; 0 where no grid has any
+  double residual_low = 0;                   // <= 0, 5 % end
+  double residual_high = 0;                  // >= 0, 95 % end
+  double seconds_per_row = 0;                // of one multiprocessor, a query row; on the measured device
+  std::int64_t block_rows = kAttentionTile;  // or kAttentionBlock
 };
 
 struct AttentionLibrary {
@@ -47,6 +51,7 @@ struct AttentionLibrary {
   GpuGeneration measured_generation = GpuGeneration::kHopper;
   double measured_peak_flops_per_second = 0;
   int measured_multiprocessors = 0;
+  double measured_memory_bytes_per_second = 1;
   std::map<GpuGeneration, double> matrix_share;  // in (0, 1], the measured generation's among them
   AttentionLibraryPass forward, backward;
 

@@ -10,12 +10,18 @@ namespace {
 constexpr double kTile = static_cast<double>(kAttentionTile);
 
 std::int64_t tiles(std::int64_t rows) { return (rows + kAttentionTile - 1) / kAttentionTile; }
+std::int64_t blocks(std::int64_t rows) { return (rows + kAttentionBlock - 1) / kAttentionBlock; }
 double as_double(std::int64_t value) { return static_cast<double>(value); }
 
 // Tiles of the other axis that one tile visits: the mean over its own rows, half a tile for the edge and half a tile
 // for rounding, at most all.
 double visited(double mean_rows, std::int64_t other_tiles) {
   return std::min(mean_rows / kTile + 1, as_double(other_tiles));
+}
+
+// The same in blocks: half a tile for the edge, half a block for rounding.
+double visited_blocks(double mean_rows, std::int64_t other_blocks) {
+  return std::min(mean_rows / static_cast<double>(kAttentionBlock) + 1.5, as_double(other_blocks));
 }
 
 // Between the mean and either end of a line with this mean that stays within 0 .. other_tiles.
@@ -100,6 +106,42 @@ double PieceTiles::backward_tiles() const {
   return as_double(flat * q_tiles + ramp * q_tiles - ramp * (ramp + 1) / 2 + last);
 }
 
+// Query tile i sees rows up to 128 (i + 1) + offset, so 2 (i + 1) blocks and those before the diagonal; the last one
+// all.
+double forward_blocks_of(const AttentionPieceSize& piece) {
+  const std::int64_t count = tiles(piece.q_rows), all = blocks(piece.k_rows);
+  switch (mask_of(piece)) {
+    case PieceMask::kFull:
+      return as_double(count * all);
+    case PieceMask::kSquareCausal:
+    case PieceMask::kOffsetCausal:
+      return as_double((count - 1) * (count + blocks(piece.k_rows - piece.q_rows)) + all);
+    case PieceMask::kOther:
+      return as_double(count) * visited_blocks(as_double(piece.pairs) / as_double(piece.q_rows), all);
+  }
+  LH_ASSERT(false, "unknown mask");
+}
+
+// Key tile j is seen from query row 128 j - offset on: all blocks but the 2 j before that, rounded down.
+double backward_blocks_of(const AttentionPieceSize& piece) {
+  const std::int64_t count = tiles(piece.k_rows), all = blocks(piece.q_rows);
+  switch (mask_of(piece)) {
+    case PieceMask::kFull:
+      return as_double(count * all);
+    case PieceMask::kSquareCausal:
+    case PieceMask::kOffsetCausal: {
+      const std::int64_t before = blocks(piece.k_rows - piece.q_rows);
+      const std::int64_t whole = std::min(count, before / 2 + 1);  // tiles that all blocks see
+      const std::int64_t rest = count - whole;
+      const std::int64_t skipped = (whole + count - 1) * rest - before * rest;  // sum of 2 j - before
+      return as_double(count * all - skipped);
+    }
+    case PieceMask::kOther:
+      return as_double(count) * visited_blocks(as_double(piece.pairs) / as_double(piece.k_rows), all);
+  }
+  LH_ASSERT(false, "unknown mask");
+}
+
 void AttentionWork::keep(const PieceTiles& piece, std::int64_t place) {
   kept_[static_cast<std::size_t>(place) % kKeptPieces] = piece;
 }
@@ -125,10 +167,16 @@ void AttentionWork::add(const AttentionPieceSize& piece) {
       as_double(in_tiles.k_tiles) * kTile * kTile * visited(density * as_double(piece.q_rows), in_tiles.q_tiles);
   forward_tiles += in_tiles.forward_tiles();
   backward_tiles += in_tiles.backward_tiles();
+  forward_blocks += forward_blocks_of(piece);
+  backward_blocks += backward_blocks_of(piece);
   unskipped_tiles += as_double(in_tiles.q_tiles) * as_double(in_tiles.k_tiles);
   longest_forward_tile = std::max(longest_forward_tile, in_tiles.forward_cost(in_tiles.q_tiles - 1));
   longest_backward_tile = std::max(longest_backward_tile, in_tiles.backward_cost(0));
   masks[static_cast<std::size_t>(in_tiles.mask)] += 1;
+  if (piece.q_rows == 1 && in_tiles.mask == PieceMask::kFull) {
+    single_queries += 1;
+    if (piece.k_rows == 1) single_pairs += 1;
+  }
 }
 
 void AttentionWork::merge(const AttentionWork& other) {
@@ -156,19 +204,22 @@ void AttentionWork::merge(const AttentionWork& other) {
   backward_pairs += other.backward_pairs;
   forward_tiles += other.forward_tiles;
   backward_tiles += other.backward_tiles;
+  forward_blocks += other.forward_blocks;
+  backward_blocks += other.backward_blocks;
   unskipped_tiles += other.unskipped_tiles;
   longest_forward_tile = std::max(longest_forward_tile, other.longest_forward_tile);
   longest_backward_tile = std::max(longest_backward_tile, other.longest_backward_tile);
   for (std::size_t i = 0; i < masks.size(); ++i) masks[i] += other.masks[i];
+  single_queries += other.single_queries;
+  single_pairs += other.single_pairs;
 }
 
 PieceMask AttentionWork::mask() const {
-  for (const PieceMask mask : {PieceMask::kFull, PieceMask::kSquareCausal, PieceMask::kOffsetCausal}) {
-    if (count(mask) == pieces) return mask;
-  }
+  if (count(PieceMask::kFull) == pieces) return PieceMask::kFull;
+  const std::int64_t squares = count(PieceMask::kSquareCausal), offsets = count(PieceMask::kOffsetCausal);
+  if (squares + single_pairs == pieces) return PieceMask::kSquareCausal;
   // Of causal lists, one offset piece makes the call bottom-right, which square pieces fit too.
-  return count(PieceMask::kSquareCausal) + count(PieceMask::kOffsetCausal) == pieces ? PieceMask::kOffsetCausal
-                                                                                     : PieceMask::kOther;
+  return squares + offsets + single_queries == pieces ? PieceMask::kOffsetCausal : PieceMask::kOther;
 }
 
 std::size_t AttentionWork::kept_count() const {

@@ -8,6 +8,9 @@
 // diagonal: later queries see more keys, in a straight line that ends at all or begins at none; sparser ones for bands,
 // where all queries see as many.
 //
+// Some kernels go through the other side in blocks of kAttentionBlock rows: a query tile visits every key block in
+// which it has an unmasked pair, a key tile every query block. Counted as tiles are.
+//
 // Head counts multiply all figures alike, so they are not in here. Adding a piece is a few additions without
 // allocation; sums over pieces are integers below 2^53. The last kKeptPieces pieces are kept as they are: a launch's
 // end, where multiprocessors run out of items, is made of them (sim/cost/attention_span.h). Ignored: L2 reuse between
@@ -22,6 +25,7 @@ namespace longhaul {
 
 inline constexpr double kLeastRamp = 0.3;
 inline constexpr std::int64_t kAttentionTile = 128;  // rows of a query tile: flashcp.md 6.2, csbp.md 8
+inline constexpr std::int64_t kAttentionBlock = kAttentionTile / 2;
 
 // One piece of one varlen call. 1 <= q_rows, 1 <= k_rows, 1 <= pairs <= q_rows * k_rows.
 struct AttentionPieceSize {
@@ -59,6 +63,10 @@ struct PieceTiles {
 };
 PieceTiles tiles_of(const AttentionPieceSize& piece);
 
+// Key blocks visited by all query tiles of a piece, query blocks by all its key tiles.
+double forward_blocks_of(const AttentionPieceSize& piece);
+double backward_blocks_of(const AttentionPieceSize& piece);
+
 inline constexpr std::size_t kKeptPieces = 16;
 
 struct AttentionWork {
@@ -75,10 +83,14 @@ struct AttentionWork {
   double backward_pairs = 0;            // the same by whole key tiles
   double forward_tiles = 0;             // key tiles visited by all query tiles
   double backward_tiles = 0;            // query tiles visited by all key tiles, masked ones skipped
-  double unskipped_tiles = 0;           // the same where masked tiles are not skipped
+  double forward_blocks = 0;            // key blocks visited by all query tiles
+  double backward_blocks = 0;           // query blocks visited by all key tiles
+  double unskipped_tiles = 0;           // backward tiles where masked tiles are not skipped
   double longest_forward_tile = 0;      // most key tiles that one query tile visits
   double longest_backward_tile = 0;     // most query tiles that one key tile visits
   std::array<std::int64_t, 4> masks{};  // pieces by PieceMask
+  std::int64_t single_queries = 0;      // full pieces of one query row, which fit the bottom-right mask as well
+  std::int64_t single_pairs = 0;        // of these, those of one key, which fit the top-left mask too
   AttentionPieceSize first;
   bool equal = true;  // all pieces are as the first
 
@@ -87,7 +99,8 @@ struct AttentionWork {
   void merge(const AttentionWork& other);
   // Pieces of one size under one mask run as a dense batch; anything else is a ragged (varlen) call.
   bool dense() const { return equal && count(PieceMask::kOther) == 0; }
-  // The one mask of all pieces; kOther if there are several. Full and square pieces together are of several.
+  // The one mask of all pieces; kOther if there are several. Full and square pieces together are of several, but a
+  // single query, which sees all of its keys, goes with either.
   PieceMask mask() const;
   std::int64_t count(PieceMask mask) const { return masks[static_cast<std::size_t>(mask)]; }
   // The last pieces in their order: kept(0) is the earliest of the min(pieces, kKeptPieces) that are kept.

@@ -41,6 +41,8 @@ Expected<std::shared_ptr<const EagerKernels>> read(const Json& json, const std::
     times.seconds_per_byte = one.required_number("seconds_per_byte", 1e-15, 1e-6).value_or(0);
     times.host_seconds = one.required_number("host_seconds", 0, kLargestSeconds).value_or(0);
     times.wait_seconds = one.required_number("wait_seconds", 0, kLargestSeconds).value_or(0);
+    times.low = one.required_number("low", -0.95, 0).value_or(0);
+    times.high = one.required_number("high", 0, 100).value_or(0);
     eager->kernels.emplace(name, times);
   });
   read_members(reader, "stalls", [&](const std::string& name, JsonReader& one) {

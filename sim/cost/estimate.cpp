@@ -25,7 +25,6 @@ constexpr double kDatasheetLeast = 0.25;  // least relative half-width for a dev
 constexpr double kLowestFactor = 0.1;     // an interval never reaches down to nothing
 constexpr double kLeastSeconds = 1e-7;    // no kernel is shorter
 constexpr const char* kMeasuredLibrary = "cudnn";
-constexpr Bytes kLargeCall{std::int64_t{1} << 30};
 constexpr std::int64_t kHopperHeadDim = 128;  // of our wgmma kernels
 
 struct Relative {
@@ -232,11 +231,13 @@ std::optional<Estimate> KernelModel::eager(std::string_view kind, Bytes read_and
   Estimate out = elementwise(read_and_written);
   const double seconds =
       times->wait_seconds + times->seconds_per_byte * slower * static_cast<double>(read_and_written.value);
-  // The relative interval of large calls: the kind's rates and waits stand on medians of many.
-  const Estimate large = elementwise(kLargeCall);
+  ResidualBand band;
+  band.low = times->low;
+  band.high = times->high;
+  const Relative ends = widened(band, out.basis == Basis::kDatasheet ? Basis::kDatasheet : Basis::kInterpolated);
   out.seconds = std::max(out.seconds, seconds);
-  out.low = out.seconds * (large.low / large.seconds);
-  out.high = out.seconds * (large.high / large.seconds);
+  out.low = out.seconds * std::max(1 + ends.low, kLowestFactor);
+  out.high = out.seconds * (1 + ends.high);
   return out;
 }
 

@@ -60,6 +60,11 @@ enum class EagerKernel : std::uint8_t {
   kExpandedRows,  // rows put by an index: index_put, scatter_
   kJoinedSlices,  // a cat
   kAddedSlice,    // x[a:b] += y
+  kZeros,
+  kCastToFp32,
+  kCastToBf16,
+  kAddedInFp32,     // a bf16 part and an fp32 sum
+  kMergedPartials,  // an fp32 output and its log-sum-exps with a bf16 part's, one TorchScript function
 };
 const char* to_string(EagerKernel kernel);
 

@@ -70,6 +70,16 @@ const char* to_string(EagerKernel kernel) {
       return "joined_slices";
     case EagerKernel::kAddedSlice:
       return "added_slice";
+    case EagerKernel::kZeros:
+      return "zeros";
+    case EagerKernel::kCastToFp32:
+      return "cast_to_fp32";
+    case EagerKernel::kCastToBf16:
+      return "cast_to_bf16";
+    case EagerKernel::kAddedInFp32:
+      return "added_in_fp32";
+    case EagerKernel::kMergedPartials:
+      return "merged_partials";
   }
   return "";
 }

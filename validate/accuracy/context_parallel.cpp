@@ -55,11 +55,22 @@ void add(PassTimes& sum, const StepSummary& step) {
   sum.high += step.high.seconds();
   sum.communication += part(TimePart::kExposedCommunication);
   sum.copies += step.compute.memory.seconds() + part(TimePart::kLaunch);
+  // A step's widths let waits grow with the kernels (sim/analysis/uncertainty.h); copies alone do not.
+  const double waits = part(TimePart::kBubble) + part(TimePart::kImbalance) + part(TimePart::kTail);
+  const double busy = part(TimePart::kCompute) + part(TimePart::kRecompute) + part(TimePart::kOptimizer);
+  const double alone = busy > 0 ? busy / (busy + waits) : 1;
+  for (const KernelKind kind : {KernelKind::kElementwise, KernelKind::kCopyDeviceToDevice}) {
+    sum.copies_below += alone * step.widths.below[static_cast<std::size_t>(kind)];
+    sum.copies_above += alone * step.widths.above[static_cast<std::size_t>(kind)];
+  }
 }
 
 void mean_over(PassTimes& sum, std::size_t sequences) {
   const auto n = static_cast<double>(sequences);
-  for (double* value : {&sum.step, &sum.low, &sum.high, &sum.communication, &sum.copies}) *value /= n;
+  for (double* value :
+       {&sum.step, &sum.low, &sum.high, &sum.communication, &sum.copies, &sum.copies_below, &sum.copies_above}) {
+    *value /= n;
+  }
   sum.attention = sum.step - sum.communication - sum.copies;
 }
 
@@ -93,8 +104,6 @@ void set_residuals(PublishedRun& run, const CaseSetup& setup, double sent, bool 
   run.attention_high = wider(
       wider(kernels.residual_high(K::kAttentionForwardDense), kernels.residual_high(K::kAttentionForwardRagged)),
       wider(kernels.residual_high(K::kAttentionBackwardDense), kernels.residual_high(K::kAttentionBackwardRagged)));
-  run.copies_low = wider(kernels.residual_low(K::kElementwise), kernels.residual_low(K::kCopyDeviceToDevice));
-  run.copies_high = wider(kernels.residual_high(K::kElementwise), kernels.residual_high(K::kCopyDeviceToDevice));
   const ResidualNodes nodes = residual_nodes(setup.cluster.topology(), several);
   run.communication_width = shipped_nccl_residuals().of(nodes, sent);
 }
@@ -133,7 +142,8 @@ Interval part_of(const PublishedRun& run, Q quantity) {
       return around(run.both.communication - run.forward.communication, run.communication_width,
                     run.communication_width);
     case Q::kCopiesMs:
-      return around(run.both.copies, run.copies_low, run.copies_high);
+      return {run.both.copies, std::max(0.0, run.both.copies - run.both.copies_below),
+              run.both.copies + run.both.copies_above};
     default:
       break;
   }

@@ -2,8 +2,9 @@
 //
 // Every packed sequence of a case's documents is simulated as a step of its own and times are means over them; the
 // ratio of two times is the ratio of their means. Intervals are those of steps (sim/analysis/breakdown.h): parts take
-// the relative residual of their kind (attention, copies, collectives), differences and ratios both terms at the same
-// end. Error = predicted / published - 1. Ignores: the spread that published means hide.
+// the relative residual of their kind (attention, collectives) or the sum of their kernels' own intervals (copies),
+// differences and ratios both terms at the same end. Error = predicted / published - 1. Ignores: the spread that
+// published means hide.
 #pragma once
 
 #include <functional>
@@ -20,7 +21,8 @@ struct PassTimes {
   double step = 0, low = 0, high = 0;
   double attention = 0;  // with products, what runs longer beside others, and waits for other ranks
   double communication = 0;
-  double copies = 0;  // memory-bound kernels and launches
+  double copies = 0;                          // memory-bound kernels and launches
+  double copies_below = 0, copies_above = 0;  // ends of their interval from there
 };
 
 struct PublishedRun {
@@ -29,7 +31,6 @@ struct PublishedRun {
   std::int64_t gpus = 0;
   // Relative: part of the time by which nine in ten calls lie below and above.
   double attention_low = 0, attention_high = 0;
-  double copies_low = 0, copies_high = 0;
   double communication_width = 0;
 };
 

@@ -106,6 +106,7 @@ void FrameworkGatherScheme::send(SegmentWriter& w, std::uint8_t instance) const 
     const TensorRef buffer = chunk_tensor(send_[t]);
     const TensorRef gathered = layer_tensor(gathered_[t], instance);
     w.elementwise(name + "_pad", Function::kZero, {whole_of(send_[t], 0, false, Access::kWrite, padding_part_)})
+        .eager(EagerKernel::kZeros)
         .acquires({buffer});
     std::vector<View> pairs;
     for (int which = 0; which < 2; ++which) {
@@ -207,6 +208,7 @@ void FrameworkGatherScheme::put_rows(SegmentWriter& w, const char* label, Tensor
   if (!config_.padded) return;
   const RowListSlot rows = call(index).query_rows;
   w.elementwise("pad_zero", Function::kZero, {whole_of(row_copy_, 0, false, Access::kWrite, rows)})
+      .eager(EagerKernel::kZeros)
       .acquires({chunk_tensor(row_copy_)});
   w.move(label, {whole_of(from, 0, false, Access::kRead, rows), whole_of(row_copy_, 0, false, Access::kWrite, rows)})
       .eager(EagerKernel::kExpandedRows)
@@ -249,7 +251,9 @@ void FrameworkGatherScheme::add_padded(SegmentWriter& w, int index) const {
   const Call& one = call(index);
   for (int which = 0; which < 2; ++which) {
     const TensorRef padded = chunk_tensor(padded_grad_[which]);
-    w.elementwise("kv_grad_pad_zero", Function::kZero, {builder_->whole(padded, Access::kWrite)}).acquires({padded});
+    w.elementwise("kv_grad_pad_zero", Function::kZero, {builder_->whole(padded, Access::kWrite)})
+        .eager(EagerKernel::kZeros)
+        .acquires({padded});
     w.move("kv_grad_pad", {whole_of(one.grad[which], 0, false, Access::kRead),
                            whole_of(padded_grad_[which], 0, false, Access::kWrite, one.slices)})
         .eager(EagerKernel::kExpandedRows);
@@ -283,11 +287,13 @@ void FrameworkGatherScheme::attend_backward(SegmentWriter& w, int index, const F
   take_rows(w, "q_unpad", layer_tensor(tensors_.qkv, i), index);
   take_rows(w, "output_unpad", layer_tensor(tensors_.attention_output, i), index);
   take_rows(w, "do_unpad", chunk_tensor(tensors_.attention_output_grad), index);
-  w.elementwise("dq_zero" + number, Function::kZero, {whole_of(dq_parts_, 0, false, Access::kWrite, one.query_rows)});
+  w.elementwise("dq_zero" + number, Function::kZero, {whole_of(dq_parts_, 0, false, Access::kWrite, one.query_rows)})
+      .eager(EagerKernel::kZeros);
   if (index == 0) w.acquires({chunk_tensor(dq_parts_)});
   for (int which = 0; which < 2; ++which) {
     w.elementwise(std::string("d") + kNames[which] + "_zero" + number, Function::kZero,
                   {whole_of(one.grad[which], 0, false, Access::kWrite)})
+        .eager(EagerKernel::kZeros)
         .acquires({chunk_tensor(one.grad[which])});
   }
   Op op = attention_op(index, i);
@@ -315,6 +321,7 @@ void FrameworkGatherScheme::return_gradients(SegmentWriter& w) const {
   for (int t = 0; t < buffers(); ++t) {
     w.elementwise("gathered_zero", Function::kZero,
                   {whole_of(gathered_grad_[t], 0, false, Access::kWrite, gathered_zero_)})
+        .eager(EagerKernel::kZeros)
         .acquires({chunk_tensor(gathered_grad_[t])});
   }
   for (std::size_t i = 0; i < gathered_slices_.from.size(); ++i) {
@@ -347,10 +354,13 @@ void FrameworkGatherScheme::backward(SegmentWriter& w, const ForwardMode& mode) 
   }
   // Own rows: padding among them gets no other gradient of keys and values.
   const std::int64_t width = model_.q_width() + (config_.own_rows ? 2 * model_.kv_width() : 0);
-  w.elementwise("dq_all_zero", Function::kZero, {columns_of(qkv_grad, Access::kWrite, 0, width)}).acquires({qkv_grad});
+  w.elementwise("dq_all_zero", Function::kZero, {columns_of(qkv_grad, Access::kWrite, 0, width)})
+      .eager(EagerKernel::kZeros)
+      .acquires({qkv_grad});
   for (int which = 0; which < 2; ++which) {
     w.elementwise(std::string("d") + kNames[which] + "_all_zero", Function::kZero,
                   {whole_of(ordered_grad_[which], 0, false, Access::kWrite)})
+        .eager(EagerKernel::kZeros)
         .acquires({chunk_tensor(ordered_grad_[which])});
   }
   for (int index = 0; index < kFrameworkCalls; ++index) attend_backward(w, index, mode);

@@ -68,6 +68,7 @@ void RingScheme::attend_framework(SegmentWriter& w, int step, const ForwardMode&
   if (first) {
     w.elementwise("output_to_fp32", Function::kCast,
                   {builder_->whole(part, Access::kRead), builder_->whole(sum, Access::kWrite)})
+        .eager(EagerKernel::kCastToFp32)
         .acquires({sum})
         .releases({part});
     return;
@@ -76,6 +77,7 @@ void RingScheme::attend_framework(SegmentWriter& w, int step, const ForwardMode&
   w.merge("attention_merge", columns_of(part, Access::kRead, 0, width, rows),
           columns_of(lse, Access::kRead, 0, model_.q_heads, rows), columns_of(sum, Access::kAccumulate, 0, width, rows),
           columns_of(layer_tensor(lse_, i), Access::kAccumulate, 0, model_.q_heads, rows))
+      .eager(EagerKernel::kMergedPartials)
       .releases({part, lse});
   put_halves(w, "output_scatter", sum, output_copy_, width, at(step).half_queries);
 }
@@ -95,6 +97,7 @@ void RingScheme::forward_framework(SegmentWriter& w, const ForwardMode& mode) co
   const TensorRef sum = chunk_tensor(output_sum_), output = layer_tensor(tensors_.attention_output, i);
   w.elementwise("output_to_bf16", Function::kCast,
                 {builder_->whole(sum, Access::kRead), builder_->whole(output, Access::kWrite)})
+      .eager(EagerKernel::kCastToBf16)
       .acquires({output})
       .releases({sum})
       .releases_if(!mode.keep, {qkv, layer_tensor(lse_, i)});
@@ -119,6 +122,7 @@ void RingScheme::attend_backward_framework(SegmentWriter& w, int step, const For
   if (first) {
     w.elementwise("dq_to_fp32", Function::kCast,
                   {builder_->whole(part, Access::kRead), builder_->whole(sum, Access::kWrite)})
+        .eager(EagerKernel::kCastToFp32)
         .acquires({sum})
         .releases({part});
     return;
@@ -126,6 +130,7 @@ void RingScheme::attend_backward_framework(SegmentWriter& w, int step, const For
   take_halves(w, "dq_half", sum, output_copy_, width, at(step).half_queries);
   w.elementwise("dq_add", Function::kAccumulate,
                 {columns_of(part, Access::kRead, 0, width, rows), columns_of(sum, Access::kAccumulate, 0, width, rows)})
+      .eager(EagerKernel::kAddedInFp32)
       .releases({part});
   put_halves(w, "dq_scatter", sum, output_copy_, width, at(step).half_queries);
 }
@@ -137,6 +142,7 @@ void RingScheme::add_gradients_framework(SegmentWriter& w, int step) const {
   if (step == 0) {
     w.elementwise("kv_grad_to_fp32", Function::kCast,
                   {builder_->whole(block_grad, Access::kRead), builder_->whole(sum, Access::kWrite)})
+        .eager(EagerKernel::kCastToFp32)
         .acquires({sum})
         .releases({block_grad})
         .records(summed_);
@@ -147,6 +153,7 @@ void RingScheme::add_gradients_framework(SegmentWriter& w, int step) const {
   w.elementwise("kv_grad_add", Function::kAccumulate,
                 {columns_of(block_grad, Access::kRead, 0, width, at(step).key_rows),
                  columns_of(sum, Access::kAccumulate, 0, width, at(step).key_rows)})
+      .eager(EagerKernel::kAddedInFp32)
       .waits(sum_arrived_)
       .releases({block_grad});
   put_halves(w, "kv_grad_scatter", sum, gradient_copy_, width, at(step).half_keys);
@@ -173,11 +180,13 @@ void RingScheme::backward_framework(SegmentWriter& w, const ForwardMode& mode) c
   const TensorRef home = sum_gradient(group_size_), dq = chunk_tensor(dq_sum_);
   w.elementwise("dq_to_bf16", Function::kCast,
                 {builder_->whole(dq, Access::kRead), columns_of(qkv_grad, Access::kWrite, 0, width)})
+      .eager(EagerKernel::kCastToBf16)
       .acquires({qkv_grad})
       .releases({dq});
   for (int which = 0; which < 2; ++which) {
     w.elementwise("kv_grad_to_bf16", Function::kCast,
                   {block_columns(home, Access::kRead, which), own_columns(qkv_grad, Access::kWrite, which)})
+        .eager(EagerKernel::kCastToBf16)
         .waits(sum_arrived_);
   }
   w.releases({home});

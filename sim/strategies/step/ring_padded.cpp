@@ -35,6 +35,7 @@ void RingScheme::put_rows(SegmentWriter& w, const char* label, const TensorRef& 
                           RowListSlot rows) const {
   const TensorRef to = chunk_tensor(copy);
   w.elementwise("pad_zero", Function::kZero, {columns_of(to, Access::kWrite, 0, builder_->columns(copy), rows)})
+      .eager(EagerKernel::kZeros)
       .acquires({to})
       .releases({to});
   gather_rows(w, label, from, 0, copy, rows);

@@ -112,8 +112,8 @@ void add_framework_ops(std::vector<Row>& rows) {
 
 // What the host adds to a call timed alone, by table: fitted together with the constants (docs/accuracy-log.md).
 double alone_seconds(const Row& row) {
-  if (row.table == "h200") return row.forward ? 16.589e-6 : 307.1e-6;
-  return row.table == "distca" ? 13.565e-6 : 0;
+  if (row.table == "h200") return row.forward ? 16.099e-6 : 349.929e-6;
+  return row.table == "distca" ? 13.041e-6 : 0;
 }
 
 std::vector<Row> of_pass(std::vector<Row> rows, bool forward) {
@@ -124,7 +124,8 @@ std::vector<Row> of_pass(std::vector<Row> rows, bool forward) {
 
 double predicted(const AttentionLibrary& library, const Row& row) {
   static const DeviceSpec h100 = *read_device("h100", data_directory()), h200 = *read_device("h200", data_directory());
-  const DeviceSpec& device = row.table == "ops" ? h200 : h100;
+  const bool ours = row.table == "ops" || row.table == "h200" || row.table == "torch";
+  const DeviceSpec& device = ours ? h200 : h100;
   return alone_seconds(row) +
          library_attention_seconds(library, device, row.forward, row.work, row.q_heads, row.kv_heads, 128);
 }
@@ -162,9 +163,9 @@ void expect_optimum(const AttentionLibrary& library, const std::vector<Row>& row
   const double best = loss(library, rows, absolute);
   const bool forward = rows.front().forward;
   for (const double factor : {0.95, 1.05}) {
-    for (const auto member :
-         {&AttentionLibraryPass::seconds_per_pair, &AttentionLibraryPass::seconds_per_tile,
-          &AttentionLibraryPass::masked_tail_tiles, &AttentionLibraryPass::seconds_per_idle_block}) {
+    for (const auto member : {&AttentionLibraryPass::seconds_per_pair, &AttentionLibraryPass::seconds_per_tile,
+                              &AttentionLibraryPass::seconds_per_row, &AttentionLibraryPass::masked_tail_tiles,
+                              &AttentionLibraryPass::seconds_per_idle_block}) {
       if (library.pass(forward).*member == 0) continue;
       if (member == &AttentionLibraryPass::masked_tail_tiles && !tail) continue;
       AttentionLibrary other = library;
@@ -192,9 +193,9 @@ TEST(ShippedAttentionLibrary, FlashAttention2) {
   ASSERT_EQ(backward.size(), 52U);
   const Errors90 first = errors_of(library, forward), second = errors_of(library, backward);
   EXPECT_LT(first.median, 0.04);
-  EXPECT_LT(first.p90, 0.18);
-  EXPECT_LT(second.median, 0.035);
-  EXPECT_LT(second.p90, 0.2);
+  EXPECT_LT(first.p90, 0.13);
+  EXPECT_LT(second.median, 0.012);
+  EXPECT_LT(second.p90, 0.05);
   EXPECT_NEAR(first.low, library.forward.residual_low, 0.01);
   EXPECT_NEAR(first.high, library.forward.residual_high, 0.01);
   EXPECT_NEAR(second.low, library.backward.residual_low, 0.01);

@@ -18,13 +18,11 @@ using ::testing::HasSubstr;
 PublishedRun run() {
   PublishedRun run;
   run.forward = {0.010, 0.008, 0.016, 0.006, 0.003, 0.001};
-  run.both = {0.034, 0.017, 0.068, 0.023, 0.007, 0.004};
+  run.both = {0.034, 0.017, 0.068, 0.023, 0.007, 0.004, 0.0004, 0.0008};
   run.forward_flops = 4e13;
   run.gpus = 8;
   run.attention_low = 0.25;
   run.attention_high = 0.5;
-  run.copies_low = 0.1;
-  run.copies_high = 0.2;
   run.communication_width = 0.3;
   return run;
 }

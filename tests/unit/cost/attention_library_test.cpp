@@ -51,6 +51,25 @@ TEST(AttentionLibrary, FullCallIsCallPairsAndTiles) {
                4e-6 + (200e-12 * pairs * 10 / 100 + 1e-6 * 8 * 10 / 100) / 2);
 }
 
+// Causal squares of 96 and 60 rows: a tile each, which goes through 2 blocks of 64 and through 1. The 156 query rows
+// are memory's work, on a third of the measured bandwidth.
+TEST(AttentionLibrary, BlocksAndRows) {
+  const AttentionWork work = work_of({{96, 96, 96 * 97 / 2}, {60, 60, 60 * 61 / 2}});
+  AttentionLibrary library = sample_library();
+  for (AttentionLibraryPass* pass : {&library.forward, &library.backward}) {
+    pass->masked_tail_tiles = 0;
+    pass->seconds_per_row = 1e-9;
+    pass->block_rows = kAttentionBlock;
+  }
+  const DeviceSpec device = sample_device("any");
+  library.measured_memory_bytes_per_second = 3 * device.memory_bandwidth.value;
+  const double pairs = 128.0 * 64 * (2 + 1);
+  expect_close(library_attention_seconds(library, device, true, work, 10, 10, 128),
+               4e-6 + (200e-12 * pairs + 1e-6 * 2 + 3e-9 * 156) * 10 / 100);
+  expect_close(library_attention_seconds(library, device, false, work, 10, 10, 128),
+               8e-6 + (500e-12 * pairs + 3e-6 * 2 + 3e-9 * 156) * 10 / 100);
+}
+
 // A piece of 1024 x 1024 and one of 128 x 256, full: the grid has 8 query tiles for each, 9 have work; 8 key tiles for
 // each, 10 have work.
 TEST(AttentionLibrary, BlocksBeyondAPieceAreIdle) {

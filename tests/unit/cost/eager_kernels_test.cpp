@@ -23,7 +23,8 @@ using ::testing::HasSubstr;
 const char* const kFile = R"({
  "schema": "eager-kernels/1", "description": "of a test", "date": "2020-01-02", "sources": [],
  "memory_bytes_per_second": 2e12,
- "kernels": {"joined_slices": {"seconds_per_byte": 1e-11, "host_seconds": 3e-6, "wait_seconds": 5e-5}},
+ "kernels": {"joined_slices": {"seconds_per_byte": 1e-11, "host_seconds": 3e-6, "wait_seconds": 5e-5,
+                               "low": -0.1, "high": 0.2}},
  "stalls": {"half_masks": {"seconds": 1e-5, "seconds_per_piece": 2e-5}}
 })";
 
@@ -42,8 +43,16 @@ TEST(EagerKernels, AKernelIsItsWaitAndItsBytes) {
   const double expected = 5e-5 + 1e-11 * slower * bytes;
   ASSERT_GT(expected, plain.elementwise(Bytes{1 << 30}).seconds);
   EXPECT_NEAR(estimate->seconds, expected, 1e-12);
-  EXPECT_LE(estimate->low, estimate->seconds);
-  EXPECT_GE(estimate->high, estimate->seconds);
+  // The kind's own spread; three times that on a device that nobody measured.
+  const KernelModel measured = sample_model(sample_device("sample")).with_eager_kernels(*eager);
+  const auto own = measured.eager("joined_slices", Bytes{1 << 30});
+  ASSERT_TRUE(own);
+  ASSERT_NE(own->basis, Basis::kDatasheet);
+  EXPECT_NEAR(own->low / own->seconds, 0.9, 1e-12);
+  EXPECT_NEAR(own->high / own->seconds, 1.2, 1e-12);
+  ASSERT_EQ(estimate->basis, Basis::kDatasheet);
+  EXPECT_NEAR(estimate->low / estimate->seconds, 0.7, 1e-12);
+  EXPECT_NEAR(estimate->high / estimate->seconds, 1.6, 1e-12);
   EXPECT_EQ(model.eager_issue_seconds("joined_slices"), 3e-6);
   EXPECT_FALSE(model.eager("indexed_rows", Bytes{8}));
   EXPECT_NEAR(model.stall_seconds("half_masks", 10), 1e-5 + 2e-4, 1e-12);

@@ -50,6 +50,37 @@ TEST(AttentionWork, CausalTilesByHand) {
   EXPECT_EQ(end.mask(), PieceMask::kOffsetCausal);
 }
 
+// Against every block of 64 looked at one by one: query row r sees keys up to r + offset.
+TEST(AttentionWork, BlocksAreThoseWithAnUnmaskedPair) {
+  for (const std::int64_t q : {1, 2, 63, 64, 65, 127, 128, 129, 200, 300, 513}) {
+    for (const std::int64_t offset : {0, 1, 40, 63, 64, 65, 127, 128, 130, 192, 500}) {
+      const std::int64_t k = q + offset;
+      std::int64_t by_queries = 0, by_keys = 0;
+      for (std::int64_t tile = 0; tile < q; tile += kAttentionTile) {
+        const std::int64_t last = std::min(tile + kAttentionTile, q) - 1;
+        for (std::int64_t block = 0; block < k; block += kAttentionBlock) by_queries += block <= last + offset;
+      }
+      for (std::int64_t tile = 0; tile < k; tile += kAttentionTile) {
+        for (std::int64_t block = 0; block < q; block += kAttentionBlock) {
+          by_keys += tile <= std::min(block + kAttentionBlock, q) - 1 + offset;
+        }
+      }
+      const AttentionPieceSize piece{q, k, causal(q, k)};
+      EXPECT_EQ(forward_blocks_of(piece), by_queries) << q << " x " << k;
+      EXPECT_EQ(backward_blocks_of(piece), by_keys) << q << " x " << k;
+      const AttentionPieceSize all{q, k, q * k};
+      EXPECT_EQ(forward_blocks_of(all), ((q + 127) / 128) * ((k + 63) / 64));
+      EXPECT_EQ(backward_blocks_of(all), ((k + 127) / 128) * ((q + 63) / 64));
+    }
+  }
+  AttentionWork two = one(128, 128, causal(128, 128));
+  two.merge(one(60, 200, 60 * 200));
+  EXPECT_EQ(two.forward_blocks, 2 + 4);
+  EXPECT_EQ(two.backward_blocks, 2 + 2);
+  // A mask of 32 keys a row: half a tile for the edge and half a block for rounding.
+  EXPECT_EQ(one(1024, 1024, 1024 * 32).forward_blocks, 8 * (0.5 + 1.5));
+}
+
 // A block-diagonal mask, 1,024 x 1,024 with 32 keys a row: a tile visits 32 / 128 + 1 tiles of the other side.
 TEST(AttentionWork, OtherMasksAreEstimated) {
   const AttentionWork work = one(1024, 1024, 1024 * 32);
