@@ -212,6 +212,7 @@ void AttentionWork::merge(const AttentionWork& other) {
   for (std::size_t i = 0; i < masks.size(); ++i) masks[i] += other.masks[i];
   single_queries += other.single_queries;
   single_pairs += other.single_pairs;
+  shared_keys = shared_keys || other.shared_keys;
 }
 
 PieceMask AttentionWork::mask() const {

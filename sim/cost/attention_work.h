@@ -92,7 +92,8 @@ struct AttentionWork {
   std::int64_t single_queries = 0;      // full pieces of one query row, which fit the bottom-right mask as well
   std::int64_t single_pairs = 0;        // of these, those of one key, which fit the top-left mask too
   AttentionPieceSize first;
-  bool equal = true;  // all pieces are as the first
+  bool equal = true;         // all pieces are as the first
+  bool shared_keys = false;  // two pieces see the same key rows; for the caller to say, sizes do not
 
   void add(const AttentionPieceSize& piece);
   // The other's pieces come after these.

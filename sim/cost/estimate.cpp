@@ -155,8 +155,10 @@ Estimate KernelModel::attention(bool forward, const AttentionWork& work, std::in
                                 std::int64_t head_dim) const {
   if (attention_library_ != nullptr) return library_estimate(forward, work, q_heads, kv_heads, head_dim);
   AttentionLayout layout = attention_layout(kMeasuredLibrary);
-  if (!one_call(layout, work)) {
-    const bool hopper = device_.generation == GpuGeneration::kHopper && head_dim == kHopperHeadDim;
+  // Where only key rows are shared and our kernels have no tensor cores, nobody would take them: the library's rate
+  // stands for a call of its own for each piece.
+  const bool hopper = device_.generation == GpuGeneration::kHopper && head_dim == kHopperHeadDim;
+  if (!one_call(layout, work, true) || (hopper && !one_call(layout, work, forward))) {
     const char* own = hopper ? "longhaul-hopper" : "longhaul-portable";
     const std::string name = attention_class(own, forward, AttentionForm::kPieces);
     if (const KernelCalibration* kernel = calibration_->find(name)) {
@@ -210,7 +212,7 @@ Estimate KernelModel::elementwise(Bytes read_and_written, std::string_view funct
   const std::string name = fmt::format("elementwise/{}", function);
   const KernelCalibration* kernel = calibration_->find(name);
   if (kernel == nullptr) return elementwise(read_and_written);
-  return estimate(*kernel, name, elementwise_call(read_and_written, rows, columns));
+  return estimate(*kernel, name, elementwise_call(read_and_written, function, rows, columns));
 }
 
 Estimate KernelModel::copy(CopyKind kind, Bytes payload) const {

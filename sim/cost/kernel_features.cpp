@@ -19,6 +19,8 @@ constexpr double kMeasuredHeadDim = 128;
 // Backward of a wider head takes key tiles of half as many rows: launches of few items take half as long as with whole
 // tiles (calibrate.csv).
 constexpr std::int64_t kWideParts = 2;
+constexpr std::int64_t kBlockLogits = 32768;  // see blocks_a_row
+constexpr std::int64_t kMostClusterBlocks = 8;
 
 double as_double(std::int64_t value) { return static_cast<double>(value); }
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -130,8 +132,8 @@ AttentionForm attention_form(const AttentionLayout& layout, const AttentionWork&
                                                                       : AttentionForm::kRaggedOffset;
 }
 
-bool one_call(const AttentionLayout& layout, const AttentionWork& work) {
-  return layout.pieces || work.mask() != PieceMask::kOther;
+bool one_call(const AttentionLayout& layout, const AttentionWork& work, bool forward) {
+  return layout.pieces || (work.mask() != PieceMask::kOther && (forward || !work.shared_keys));
 }
 
 std::string attention_class(std::string_view library, bool forward, AttentionForm form) {
@@ -190,14 +192,25 @@ KernelCall attention_call(const AttentionLayout& layout, bool forward, const Att
   return call;
 }
 
-// Rows cost their start beside their bytes (narrow rows are slower a byte); columns what every block does for each of
-// them whatever the number of rows (angles of RoPE, partial sums of weight gradients).
-KernelCall elementwise_call(Bytes read_and_written, std::int64_t rows, std::int64_t columns) {
+// A block holds 512 x 64 logits in registers, a cluster has 1, 2, 4 or 8 (cross_entropy_cluster.cu); two blocks fit a
+// multiprocessor, however few of its logits a row fills.
+std::int64_t blocks_a_row(std::string_view function, std::int64_t columns) {
+  if (function != "cross_entropy_with_gradient") return 1;
+  std::int64_t blocks = 1;
+  while (blocks < kMostClusterBlocks && blocks * kBlockLogits < columns) blocks *= 2;
+  return blocks;
+}
+
+// Rows cost the start of their blocks beside their bytes (narrow rows are slower a byte); columns what every block does
+// for each of them whatever the number of rows (angles of RoPE, partial sums of weight gradients).
+KernelCall elementwise_call(Bytes read_and_written, std::string_view function, std::int64_t rows,
+                            std::int64_t columns) {
   LH_ASSERT(read_and_written.value >= 0 && rows >= 0 && columns >= 0, "elementwise over {} bytes, {} x {}",
             read_and_written.value, rows, columns);
   KernelCall call;
   call.kind = KernelKind::kElementwise;
-  call.terms = {1.0, as_double(read_and_written.value), as_double(rows), as_double(columns)};
+  call.terms = {1.0, as_double(read_and_written.value), as_double(rows * blocks_a_row(function, columns)),
+                as_double(columns)};
   call.key = {read_and_written.value};
   return call;
 }

@@ -74,16 +74,20 @@ struct AttentionLayout {
   bool key_head_items = false;  // backward items are key heads, each going through its query heads
 };
 AttentionLayout attention_layout(std::string_view library);
-// The form that the list takes; cuDNN has no call for lists of several masks or other rules than causal and full, which
-// `one_call` says.
+// The form that the list takes; cuDNN has no call for lists of several masks or other rules than causal and full, nor a
+// backward call for pieces that share key rows (kernels/cudnn/attention_problem.h), which `one_call` says.
 AttentionForm attention_form(const AttentionLayout& layout, const AttentionWork& work);
-bool one_call(const AttentionLayout& layout, const AttentionWork& work);
+bool one_call(const AttentionLayout& layout, const AttentionWork& work, bool forward);
 std::string attention_class(std::string_view library, bool forward, AttentionForm form);
 
 KernelCall attention_call(const AttentionLayout& layout, bool forward, const AttentionWork& work, std::int64_t q_heads,
                           std::int64_t kv_heads, std::int64_t head_dim, int multiprocessors);
+// Blocks of one row in the kernel of `function` (kernels/elementwise), each of which costs a row's start: a cluster of
+// them in cross_entropy_with_gradient, 1 in all others.
+std::int64_t blocks_a_row(std::string_view function, std::int64_t columns);
 // 0 x 0: not rows of a matrix, or not known.
-KernelCall elementwise_call(Bytes read_and_written, std::int64_t rows = 0, std::int64_t columns = 0);
+KernelCall elementwise_call(Bytes read_and_written, std::string_view function = "", std::int64_t rows = 0,
+                            std::int64_t columns = 0);
 KernelCall copy_call(CopyKind kind, Bytes payload);
 
 }  // namespace longhaul

@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <tuple>
+#include <vector>
 
 #include "sim/core/invariant.h"
 #include "sim/cost/kernel_features.h"
@@ -36,6 +37,19 @@ std::int64_t batched_sequences(const Schedule& schedule, const PieceList& list) 
   return equal ? static_cast<std::int64_t>(list.pieces.size()) : 1;
 }
 
+// Whether two pieces see the same rows of one operand.
+bool keys_meet(const PieceList& list) {
+  std::vector<const Piece*> pieces;
+  pieces.reserve(list.pieces.size());
+  for (const Piece& piece : list.pieces) pieces.push_back(&piece);
+  std::sort(pieces.begin(), pieces.end(), [](const Piece* a, const Piece* b) {
+    return std::tie(a->operand, a->k_row) < std::tie(b->operand, b->k_row);
+  });
+  return std::adjacent_find(pieces.begin(), pieces.end(), [](const Piece* a, const Piece* b) {
+           return a->operand == b->operand && a->k_row + a->k_count > b->k_row;
+         }) != pieces.end();
+}
+
 Sized attention_time(const KernelModel& model, const Schedule& schedule, const OpInstance& at) {
   const Op& op = *at.op;
   const PieceListPtr& list = at.shape->pieces[static_cast<std::size_t>(op.pieces)];
@@ -51,11 +65,18 @@ Sized attention_time(const KernelModel& model, const Schedule& schedule, const O
   }
   const bool backward = op.pass == Pass::kBackward;
   if (backward) {
+    work.shared_keys = batch == 1 && keys_meet(*list);
     return {model.attention_backward(work, batch * op.q_heads, batch * op.kv_heads, op.head_dim),
             work.dense() ? KernelKind::kAttentionBackwardDense : KernelKind::kAttentionBackwardRagged};
   }
   return {model.attention_forward(work, batch * op.q_heads, batch * op.kv_heads, op.head_dim),
           work.dense() ? KernelKind::kAttentionForwardDense : KernelKind::kAttentionForwardRagged};
+}
+
+// One after the other on a stream. The part that a call timed alone hides is the first one's.
+Estimate sequence(const Estimate& first, const Estimate& second) {
+  return {first.seconds + second.seconds, first.low + second.low, first.high + second.high,
+          std::max(first.basis, second.basis), first.hidden};
 }
 
 Sized move_time(const KernelModel& model, const Schedule& schedule, const OpInstance& at) {
@@ -87,7 +108,6 @@ struct ElementwiseKernel {
 
 ElementwiseKernel elementwise_kernel(const Op& op) {
   if (op.kind == OpKind::kMergePartials) return {"merge_attention", 0};
-  if (op.kind == OpKind::kOptimizer) return {"adamw", -1};
   switch (op.function) {
     case Function::kRmsNorm:
       return {"rms_norm", 0};
@@ -109,16 +129,42 @@ ElementwiseKernel elementwise_kernel(const Op& op) {
   }
 }
 
+// AdamW over a gradient of bf16 (operands: state, gradient, parameters): the kernel reads fp32, which a cast makes.
+Estimate optimizer_time(const KernelModel& model, const Schedule& schedule, const OpInstance& at, Bytes touched) {
+  if (at.op->operands.size() != 3) return model.elementwise(touched, "adamw", 0, 0);
+  const std::int64_t gradient = view_bytes(schedule, at, at.op->operands[1]);
+  if (gradient != view_bytes(schedule, at, at.op->operands[2])) return model.elementwise(touched, "adamw", 0, 0);
+  constexpr std::int64_t kWider = 2;  // fp32 over bf16
+  const Estimate cast = model.elementwise(Bytes{gradient + kWider * gradient}, "cast_to_fp32", 0, 0);
+  return sequence(cast, model.elementwise(Bytes{touched.value + (kWider - 1) * gradient}, "adamw", 0, 0));
+}
+
+// What the backward pass of a norm takes beside its kernel: the rows' scales once more from x, and, where it adds to dx
+// (operands: x, weight, dy, dx, dweight), an addition of what the kernel wrote.
+Estimate beside_norm_backward(const KernelModel& model, const Schedule& schedule, const OpInstance& at) {
+  const std::int64_t x = view_bytes(schedule, at, at.op->operands[0]);
+  const Estimate scales = model.elementwise(Bytes{x}, "rms_norm", 0, 0);
+  constexpr std::int64_t kPasses = 3;  // reads two, writes one
+  if (at.op->operands[3].access != Access::kAccumulate) return scales;
+  return sequence(scales, model.elementwise(Bytes{kPasses * x}, "merge_attention", 0, 0));
+}
+
 Estimate elementwise_time(const KernelModel& model, const Schedule& schedule, const OpInstance& at) {
-  const Bytes bytes{touched_bytes(schedule, at)};
+  Bytes bytes{touched_bytes(schedule, at)};
+  if (at.op->kind == OpKind::kOptimizer) return optimizer_time(model, schedule, at, bytes);
   const ElementwiseKernel kernel = elementwise_kernel(*at.op);
-  if (kernel.shape_operand < 0) return model.elementwise(bytes, kernel.function, 0, 0);
   const auto operand = static_cast<std::size_t>(kernel.shape_operand);
-  if (operand >= at.op->operands.size()) return model.elementwise(bytes, kernel.function, 0, 0);
+  if (kernel.shape_operand < 0 || operand >= at.op->operands.size()) {
+    return model.elementwise(bytes, kernel.function, 0, 0);
+  }
   const View& view = at.op->operands[operand];
   const std::int64_t rows = view_rows(schedule, at, view);
   const std::int64_t row_bytes = rows == 0 ? 0 : view_bytes(schedule, at, view) / rows;
-  return model.elementwise(bytes, kernel.function, rows, row_bytes / kActivationBytes);
+  const bool norm_backward = at.op->function == Function::kRmsNormBackward && at.op->operands.size() == 5;
+  // The kernel alone reads x and dy and writes dx; the read of an accumulated dx is the addition's.
+  if (norm_backward && at.op->operands[3].access == Access::kAccumulate) bytes.value -= rows * row_bytes;
+  const Estimate alone = model.elementwise(bytes, kernel.function, rows, row_bytes / kActivationBytes);
+  return norm_backward && rows > 0 ? sequence(alone, beside_norm_backward(model, schedule, at)) : alone;
 }
 
 // Copies by an eager framework's kernels; the stall before an op.

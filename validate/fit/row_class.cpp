@@ -20,7 +20,7 @@ std::optional<RowClass> row_class(const KernelRow& row, int multiprocessors) {
   if (row.op == "gemm") return RowClass{"gemm", gemm_call(row.m, row.n, row.k, multiprocessors)};
   if (row.op == "elementwise") {
     return RowClass{row.impl.empty() ? "elementwise" : "elementwise/" + row.impl,
-                    elementwise_call(Bytes{row.bytes}, row.m, row.n)};
+                    elementwise_call(Bytes{row.bytes}, row.impl, row.m, row.n)};
   }
   if (row.op == "copy") {
     const CopyKind kind = row.pass == "d2d"   ? CopyKind::kDeviceToDevice
@@ -32,8 +32,8 @@ std::optional<RowClass> row_class(const KernelRow& row, int multiprocessors) {
   LH_ASSERT(pieces.has_value(), "pieces of a row that was read");
   const AttentionWork work = attention_work(*pieces);
   const AttentionLayout layout = attention_layout(library_of(row));
-  if (!one_call(layout, work)) return std::nullopt;
   const bool forward = row.pass == "fwd";
+  if (!one_call(layout, work, forward)) return std::nullopt;
   return RowClass{attention_class(library_of(row), forward, form_of(row, layout, work)),
                   attention_call(layout, forward, work, row.q_heads, row.kv_heads, row.head_dim, multiprocessors)};
 }

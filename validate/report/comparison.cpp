@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "sim/core/invariant.h"
@@ -122,7 +123,23 @@ std::vector<ComparedRow> compare_alone(const Prediction& prediction, const RunRe
   return rows;
 }
 
-// Predicted: tensors as simulated, and what is planned beside them (op scratch, row lists, workspaces of libraries).
+// What NCCL holds for the rank's communicators (one a group of several ranks): for each channel of a ring, what the
+// next rank writes into, in the three protocols (init.cc of NCCL 2.28: threads x elements x 8 steps), 24 channels
+// between H200s over NVLink (validate/data/h200x2). Trees and sends connect when they are first used and are not
+// counted.
+std::int64_t communicator_bytes(const Schedule& schedule, std::size_t rank) {
+  constexpr std::int64_t kSteps = 8, kChannels = 24;
+  constexpr std::int64_t kLowLatency = std::int64_t{512} * 8 * kSteps * 16, kLowLatency128 = 640 * 120 * kSteps * 8;
+  constexpr std::int64_t kSimple = std::int64_t{1} << 22;
+  std::set<std::int32_t> groups;
+  for (const std::int32_t group : schedule.ranks[rank].groups) {
+    if (group >= 0 && schedule.groups[static_cast<std::size_t>(group)].members.size() > 1) groups.insert(group);
+  }
+  return static_cast<std::int64_t>(groups.size()) * kChannels * (kLowLatency + kLowLatency128 + kSimple);
+}
+
+// Predicted: tensors as simulated, and what is planned beside them (op scratch, row lists, workspaces of libraries,
+// buffers of communicators where ranks are real).
 // Measured: what the device was seen to hold; of a virtual rank, whose device holds others too, what was allocated.
 std::vector<ComparedRow> compare_memory(const Prediction& prediction, const RunRecord& record) {
   std::vector<ComparedRow> rows;
@@ -132,6 +149,9 @@ std::vector<ComparedRow> compare_memory(const Prediction& prediction, const RunR
     ComparedRow row;
     row.name = fmt::format("rank {}", run.rank);
     row.predicted = static_cast<double>(prediction.totals.ranks[rank].peak_bytes + run.scratch_bytes);
+    if (record.placement == RankPlacement::kReal && run.device_peak_bytes > 0) {
+      row.predicted += static_cast<double>(communicator_bytes(*prediction.schedule, rank));
+    }
     row.predicted_low = row.predicted_high = row.predicted;
     const std::int64_t held = run.arena_bytes + run.scratch_bytes;
     row.measured = static_cast<double>(run.device_peak_bytes > 0 ? run.device_peak_bytes : held);

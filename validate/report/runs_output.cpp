@@ -7,14 +7,13 @@
 
 #include "sim/core/csv.h"
 #include "sim/study/results_json.h"
+#include "validate/report/run_targets.h"
 #include "validate/report/runs_table.h"
 #include "validate/report/text_table.h"
 #include "validate/report/units.h"
 
 namespace longhaul {
 namespace {
-
-constexpr double kMedianTarget = 0.05, kNineInTenTarget = 0.10, kMemoryTarget = 0.05;
 
 // Errors of some rows: the median and the nine-in-ten (nearest rank) of |error|, the median of error, and how many
 // measured values lay within the predicted interval.
@@ -100,23 +99,38 @@ TextTable runs_table(const std::vector<const JudgedRun*>& runs) {
   return table;
 }
 
-std::string hit_or_miss(bool hit) { return hit ? "met" : "MISS"; }
+std::string amount(const RunTarget& target, const std::optional<double>& value) {
+  if (!value) return "-";
+  return target.name.starts_with("pairs") ? fmt::format("{:.0f}", *value) : part(*value);
+}
 
 std::string targets_text(const RunsAccuracy& accuracy) {
-  const ErrorSpread ranks = all_ranks(accuracy);
-  double memory = 0;
-  for (const JudgedRun* run : counted(accuracy)) memory = std::max(memory, std::abs(worst_memory(run->comparison)));
-  int right = 0;
-  for (const OrderedPair& pair : accuracy.orders.pairs) right += pair.right() ? 1 : 0;
-  const auto pairs = accuracy.orders.pairs.size();
-  return fmt::format(
-      "kernel time of a rank: median {}, target {}: {}; nine in ten {}, target {}: {} ({} ranks)\n"
-      "peak memory: worst {}, target {}: {}\n"
-      "order of strategies by kernel time: {} of {} pairs right, {} too close to tell: {}\n",
-      part(ranks.median), part(kMedianTarget), hit_or_miss(ranks.median <= kMedianTarget), part(ranks.nine_in_ten),
-      part(kNineInTenTarget), hit_or_miss(ranks.nine_in_ten <= kNineInTenTarget), ranks.count, part(memory),
-      part(kMemoryTarget), hit_or_miss(memory <= kMemoryTarget), right, pairs, accuracy.orders.too_close,
-      pairs == 0 ? "nothing to judge" : hit_or_miss(static_cast<std::size_t>(right) == pairs));
+  TextTable table;
+  table.columns = {"runs", "target", "asked", "measured", "of", "holds"};
+  table.to_the_right = {false, false, true, true, true, false};
+  for (const RunTarget& target : run_targets(accuracy)) {
+    const auto pass = target.pass();
+    const char* holds = pass ? (*pass ? "yes" : "NO") : target.asked ? "no run says" : "not asked";
+    table.rows.push_back({target.scope, target.name, amount(target, target.asked), amount(target, target.measured),
+                          fmt::format("{}", target.count), holds});
+  }
+  std::string text = aligned_text(table) + "\n";
+  for (const std::string& line : uncovered_runs(accuracy)) text += line + "\n";
+  return text;
+}
+
+Json targets_json(const RunsAccuracy& accuracy) {
+  const auto known = [](const auto& value) { return value ? Json(*value) : Json(); };
+  Json targets = Json::array();
+  for (const RunTarget& target : run_targets(accuracy)) {
+    targets.push_back({{"runs", target.scope},
+                       {"target", target.name},
+                       {"asked", known(target.asked)},
+                       {"measured", known(target.measured)},
+                       {"count", target.count},
+                       {"holds", known(target.pass())}});
+  }
+  return targets;
 }
 
 Json spread_json(const ErrorSpread& spread) {
@@ -211,6 +225,8 @@ std::string runs_json(const RunsAccuracy& accuracy) {
                        {"rank_compute", spread_json(all_ranks(accuracy))},
                        {"kinds", std::move(kinds)},
                        {"orders", std::move(orders)},
+                       {"targets", targets_json(accuracy)},
+                       {"not_covered", uncovered_runs(accuracy)},
                        {"too_close", accuracy.orders.too_close}});
 }
 

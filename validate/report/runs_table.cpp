@@ -34,7 +34,7 @@ tl::expected<JudgedRun, std::string> judge_run(const KeptRun& run, const std::st
   const Prediction prediction = predict_run(setup, (*prepared)->planned);
   const Errors faults = record_faults(prediction, run.record, {file, "/record"});
   if (!faults.empty()) return refuse(faults);
-  JudgedRun judged{file, "", degrees_text((*prepared)->degrees), {}};
+  JudgedRun judged{file, "", degrees_text((*prepared)->degrees), (*prepared)->planned.tokens(), {}};
   if (run.record.placement == RankPlacement::kVirtual) {
     const ComposedStep composed = compose_step(setup, prediction, run.record, kMeasuredConfidence);
     judged.comparison = compare_run(prediction, run.record, &composed);
@@ -62,7 +62,7 @@ Expected<RunsAccuracy> judge_runs(const std::string& folder) {
       errors.insert(errors.end(), run.error().begin(), run.error().end());
       continue;
     }
-    JudgedRun judged{name, why_left_out(*run), "", {}};
+    JudgedRun judged{name, why_left_out(*run), "", 0, {}};
     if (judged.left_out.empty()) {
       auto outcome = judge_run(*run, name);
       if (outcome) {

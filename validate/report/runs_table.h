@@ -1,8 +1,8 @@
 // `longhaul accuracy --table runs`: every kept run, predicted again by this version, and how far off it is.
 //
 // Only runs that a device measured count; emulated and synthetic ones are named and left out, and so are runs of
-// schedules that this version no longer makes. Targets (docs/validation.md): kernel time of a rank within 5 % in the
-// median and within 10 % in nine of ten ranks, peak memory within 5 %. Errors are predicted / measured - 1.
+// schedules that this version no longer makes. Targets: validate/report/run_targets.h. Errors are predicted / measured
+// - 1.
 #pragma once
 
 #include <string>
@@ -18,7 +18,8 @@ struct JudgedRun {
   std::string file;      // name in the folder
   std::string left_out;  // why it does not count; empty: it does
   std::string layout;
-  Comparison comparison;  // of one that counts
+  std::int64_t tokens = 0;  // of a step
+  Comparison comparison;    // of one that counts
 };
 
 struct RunsAccuracy {

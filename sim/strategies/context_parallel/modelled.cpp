@@ -19,11 +19,20 @@ struct RankWork {
 
 RankWork rank_work(const std::vector<Shard>& shards, bool full) {
   RankWork work;
+  std::vector<DocumentId> gathered;
   for (const Shard& shard : shards) {
     if (shard.is_padding()) continue;
     const AttentionPieceSize piece{shard.tokens, shard.prefix + shard.tokens, shard_pairs(shard.prefix, shard.tokens)};
-    (shard.prefix == 0 && !full ? work.own : work.gathered).add(piece);
+    if (shard.prefix == 0 && !full) {
+      work.own.add(piece);
+    } else {
+      work.gathered.add(piece);
+      gathered.push_back(shard.document);
+    }
   }
+  // The gathered copy has a document once: its shards see the same rows.
+  std::sort(gathered.begin(), gathered.end());
+  work.gathered.shared_keys = std::adjacent_find(gathered.begin(), gathered.end()) != gathered.end();
   return work;
 }
 

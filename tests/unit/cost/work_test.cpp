@@ -246,11 +246,53 @@ TEST(AttentionForms, FollowFromTheList) {
   EXPECT_EQ(attention_form(attention_layout("longhaul-hopper"), work), AttentionForm::kPieces);
   work.merge(one(200, 300, causal(200, 300)));
   EXPECT_EQ(attention_form(cudnn, work), AttentionForm::kRaggedOffset);
-  EXPECT_TRUE(one_call(cudnn, work));
+  EXPECT_TRUE(one_call(cudnn, work, true));
   work.merge(one(200, 300, 200 * 300));
-  EXPECT_FALSE(one_call(cudnn, work));
-  EXPECT_TRUE(one_call(attention_layout("longhaul-hopper"), work));
+  EXPECT_FALSE(one_call(cudnn, work, true));
+  EXPECT_TRUE(one_call(attention_layout("longhaul-hopper"), work, true));
   EXPECT_EQ(attention_class("cudnn", false, AttentionForm::kRaggedOffset), "attention/cudnn/backward/ragged-offset");
+}
+
+// A single query sees all of its keys, so it is the last row of a causal piece as well as a full one.
+TEST(AttentionForms, ASingleQueryGoesWithEitherMask) {
+  const AttentionLayout cudnn = attention_layout("cudnn");
+  AttentionWork squares = one(1, 1, 1);
+  EXPECT_EQ(squares.mask(), PieceMask::kFull);
+  squares.merge(one(100, 100, causal(100, 100)));
+  EXPECT_EQ(squares.mask(), PieceMask::kSquareCausal);
+  squares.merge(one(1, 500, 500));
+  EXPECT_EQ(squares.mask(), PieceMask::kOffsetCausal);
+  EXPECT_EQ(attention_form(cudnn, squares), AttentionForm::kRaggedOffset);
+  AttentionWork full = one(1, 500, 500);
+  full.merge(one(100, 300, 100 * 300));
+  EXPECT_EQ(full.mask(), PieceMask::kFull);
+  full.merge(squares);
+  EXPECT_EQ(full.mask(), PieceMask::kOther);
+}
+
+// Gradients of shared key rows would overwrite each other in cuDNN's backward call; its forward call only reads them.
+TEST(AttentionForms, PiecesThatShareKeysHaveNoBackwardCall) {
+  AttentionWork work = one(100, 300, causal(100, 300));
+  AttentionWork other = one(100, 500, causal(100, 500));
+  other.shared_keys = true;
+  work.merge(other);
+  EXPECT_TRUE(one_call(attention_layout("cudnn"), work, true));
+  EXPECT_FALSE(one_call(attention_layout("cudnn"), work, false));
+  EXPECT_TRUE(one_call(attention_layout("longhaul-hopper"), work, false));
+}
+
+// kernels/elementwise/cross_entropy_cluster.cu: 512 threads x 64 logits a block, clusters of 1, 2, 4 and 8.
+TEST(ElementwiseTerms, ARowOfLogitsIsAClusterOfBlocks) {
+  constexpr const char* kFunction = "cross_entropy_with_gradient";
+  EXPECT_EQ(blocks_a_row(kFunction, 8192), 1);
+  EXPECT_EQ(blocks_a_row(kFunction, 32768), 1);
+  EXPECT_EQ(blocks_a_row(kFunction, 32769), 2);
+  EXPECT_EQ(blocks_a_row(kFunction, 128256), 4);
+  EXPECT_EQ(blocks_a_row(kFunction, 152064), 8);
+  EXPECT_EQ(blocks_a_row(kFunction, 10'000'000), 8);
+  EXPECT_EQ(blocks_a_row("cross_entropy", 152064), 1);
+  EXPECT_EQ(elementwise_call(Bytes{64}, kFunction, 10, 128256).terms[2], 40);
+  EXPECT_EQ(elementwise_call(Bytes{64}, "rms_norm", 10, 128256).terms[2], 10);
 }
 
 // Forward: Q and O of 32 heads, K and V of 8, bf16, head_dim 128.

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "tests/unit/report/small_case.h"
+#include "validate/report/run_targets.h"
 #include "validate/report/runs_table.h"
 
 namespace longhaul {
@@ -128,7 +129,18 @@ TEST_F(RunsFolder, ErrorsAndOrders) {
       EXPECT_NEAR(kind["nine_in_ten"].get<double>(), 0, 1e-6);
     }
   }
-  EXPECT_THAT(runs_text(*accuracy), HasSubstr("kernel time of a rank: median "));
+  EXPECT_THAT(runs_text(*accuracy), HasSubstr("kernel time of a rank, median"));
+  // Four virtual ranks of a short step: shown without a target; no run says anything of long ones and of several GPUs.
+  for (const RunTarget& target : run_targets(*accuracy)) {
+    EXPECT_EQ(target.measured.has_value(), target.scope == "virtual ranks, shorter steps") << target.name;
+    EXPECT_FALSE(target.pass().has_value()) << target.name;
+    if (target.name == "kernel time of a rank, median") {
+      EXPECT_EQ(target.count, target.measured ? 8U : 0U) << target.scope;
+    }
+  }
+  ASSERT_EQ(json["not_covered"].size(), 2U);
+  EXPECT_THAT(json["not_covered"][0].get<std::string>(), HasSubstr("virtual ranks: 0 of 40 asked runs are kept"));
+  EXPECT_THAT(json["not_covered"][1].get<std::string>(), HasSubstr("several GPUs: 0 of 66 asked runs are kept"));
   EXPECT_THAT(runs_csv(*accuracy), HasSubstr("a.json,small,small,flashcp,virtual,4,synthetic,1.2,0,2026-01-02,8,"));
 }
 
