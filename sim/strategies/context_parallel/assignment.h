@@ -22,8 +22,8 @@ namespace longhaul {
 // Adds an error for each value of the wrong kind; `path` is that of the array.
 void check_assignment(const Json& assignment, const std::string& file, const std::string& path, Errors& errors);
 
-// A checked assignment for a batch. The error is a reason: another number of micro-batches or ranks than the layout has,
-// a document that the micro-batch has not, tokens that stand on no rank or on two, ranks of unequal rows.
+// A checked assignment for a batch. The error is a reason: another number of micro-batches or ranks than the layout
+// has, a document that the micro-batch has not, tokens that stand on no rank or on two, ranks of unequal rows.
 tl::expected<std::vector<CpPlan>, std::string> assigned_plans(const Json& assignment, const StrategyRequest& request);
 
 // The assignment that gives these plans.
