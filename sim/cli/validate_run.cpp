@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
+#include <filesystem>
 
 #include "sim/cli/commit.h"
 #include "sim/cli/validate_gpu.h"
 #include "sim/cli/validate_numerics.h"
+#include "sim/core/data_files.h"
 #include "sim/core/invariant.h"
 #include "sim/strategies/registry.h"
 #include "sim/study/entry_run.h"
@@ -82,7 +84,11 @@ RunIdentity identity_of(const StudyEntry& asked, const PreparedRun& prepared, co
   identity.study = prepared.study.name;
   identity.study_case = prepared.study_case->name;
   identity.strategy = prepared.entry->label;
-  identity.study_file = asked.study.file;
+  // A run travels: where its study lay on this machine is nobody's business.
+  const std::string file = std::filesystem::path(asked.study.file).filename().string();
+  const bool shipped = find_data_file(DataKind::kStudy, asked.study.name).has_value() &&
+                       *find_data_file(DataKind::kStudy, asked.study.name) == asked.study.file;
+  identity.study_file = shipped ? "workloads/studies/" + file : file;
   identity.reductions = prepared.reductions;
   identity.date = today();
   identity.version = longhaul_version();

@@ -48,7 +48,7 @@ struct HardwareInfo {
 // laid over a run only if both are of the same schedule.
 struct RunIdentity {
   std::string study, study_case, strategy;  // names; strategy is the entry's label
-  std::string study_file;
+  std::string study_file;  // its name; of a shipped study with its folder in the data
   std::vector<std::string> reductions;  // what was made smaller than the study says, in words; empty: nothing
   std::uint64_t fingerprint = 0;
   std::uint64_t seed = 0;  // of parameters
