@@ -12,17 +12,6 @@ namespace {
 
 constexpr std::chrono::milliseconds kTimeout{120'000};
 
-const CallMember& member_at(const std::vector<CallMember>& members, std::int32_t rank) {
-  const auto found =
-      std::find_if(members.begin(), members.end(), [&](const CallMember& member) { return member.rank == rank; });
-  LH_ASSERT(found != members.end(), "rank {} is no member of the call", rank);
-  return *found;
-}
-
-PlacedRows place_at(const Rows& rows, const CallMember& member) {
-  return placed(rows, *member.memory, member.schedule_stream);
-}
-
 // Rows without gaps in memory of the host.
 PlacedRows tight(const Rows& rows, std::byte* at) {
   return {at, nullptr, rows.type, rows.rows, rows.columns, rows.columns};
@@ -47,11 +36,11 @@ void JobTransport::launch(const LoweredCall& call, const std::vector<CallMember>
 
 void JobTransport::move(const Message& message, const std::vector<CallMember>& members) {
   if (!is_local(message.to)) {
-    if (is_local(message.from)) job_.send(owner(message.to), packed(message.send, member_at(members, message.from)));
+    if (is_local(message.from)) job_.send(owner(message.to), packed(message.send, member_of(members, message.from)));
     return;
   }
-  const CallMember& to = member_at(members, message.to);
-  std::vector<std::byte> bytes = is_local(message.from) ? packed(message.send, member_at(members, message.from))
+  const CallMember& to = member_of(members, message.to);
+  std::vector<std::byte> bytes = is_local(message.from) ? packed(message.send, member_of(members, message.from))
                                                         : job_.receive(owner(message.from));
   to.device->copy(tight(message.send, bytes.data()), place_at(message.receive, to), message.accumulate, to.stream);
   to.device->synchronize(kTimeout);
@@ -66,7 +55,7 @@ void JobTransport::reduce(const Reduction& reduction, const std::vector<CallMemb
   for (std::size_t i = 0; i < reduction.from.size(); ++i) {
     const std::int32_t rank = reduction.from[i];
     if (is_local(rank)) {
-      sends.push_back(packed(reduction.sends[i], member_at(members, rank)));
+      sends.push_back(packed(reduction.sends[i], member_of(members, rank)));
       for (const int process : receivers) {
         if (process != job_.process()) job_.send(process, sends.back());
       }
@@ -78,7 +67,7 @@ void JobTransport::reduce(const Reduction& reduction, const std::vector<CallMemb
   const CallMember* on = nullptr;
   for (std::size_t i = 0; i < reduction.to.size(); ++i) {
     if (!is_local(reduction.to[i])) continue;
-    on = &member_at(members, reduction.to[i]);
+    on = &member_of(members, reduction.to[i]);
     to.push_back(place_at(reduction.receives[i], *on));
   }
   if (on == nullptr) return;

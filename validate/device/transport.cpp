@@ -5,7 +5,6 @@
 #include "sim/core/invariant.h"
 
 namespace longhaul {
-namespace {
 
 const CallMember& member_of(const std::vector<CallMember>& members, std::int32_t rank) {
   const auto found =
@@ -17,8 +16,6 @@ const CallMember& member_of(const std::vector<CallMember>& members, std::int32_t
 PlacedRows place_at(const Rows& rows, const CallMember& member) {
   return placed(rows, *member.memory, member.schedule_stream);
 }
-
-}  // namespace
 
 EventHandle VirtualTransport::event_of(Device& device, StreamHandle stream) {
   const auto found = events_.find(stream);

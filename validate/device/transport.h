@@ -21,6 +21,11 @@ struct CallMember {
   StreamHandle stream = -1;
 };
 
+// The member of that rank, which must be there.
+const CallMember& member_of(const std::vector<CallMember>& members, std::int32_t rank);
+// Rows in the memory of a member.
+PlacedRows place_at(const Rows& rows, const CallMember& member);
+
 class Transport {
  public:
   virtual ~Transport() = default;

@@ -60,13 +60,6 @@ PlacedRows packed_rows(const Rows& rows, std::byte* at) {
   return {at, nullptr, rows.type, rows.rows, rows.columns, rows.columns};
 }
 
-const CallMember& member_of(const std::vector<CallMember>& members, std::int32_t rank) {
-  const auto found =
-      std::find_if(members.begin(), members.end(), [&](const CallMember& member) { return member.rank == rank; });
-  LH_ASSERT(found != members.end(), "rank {} is no member of the call", rank);
-  return *found;
-}
-
 int index_of(const LoweredCall& call, std::int32_t rank) {
   return static_cast<int>(std::find(call.ranks.begin(), call.ranks.end(), rank) - call.ranks.begin());
 }
