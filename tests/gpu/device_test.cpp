@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -23,6 +24,11 @@
 
 namespace longhaul {
 namespace {
+
+#ifdef LONGHAUL_NCCL
+// As one process runs: NCCL's calls block, nothing gives up on them.
+constexpr std::chrono::milliseconds kNcclPatience{0};
+#endif
 
 class OnGpu : public testing::Test {
  protected:
@@ -363,7 +369,7 @@ TEST_F(OnGpu, NcclWithAGroupOfOne) {
   const Schedule schedule = group_of_one();
   const DevicePlan plan(schedule);
   CudaDevice device(0);
-  NcclTransport transport(schedule, {&device}, within_one_process());
+  NcclTransport transport(schedule, {&device}, within_one_process(), kNcclPatience);
   DeviceExecutor executor(plan, {&device}, transport, {});
   EXPECT_FALSE(executor.is_virtual());
   StepWish wish;
@@ -397,7 +403,7 @@ TEST_F(OnGpu, NcclBetweenGpus) {
     CudaDevice first(0), second(1);
     const StepOutcome undistributed = run_on(first, *alone, numerics_wish(*alone), false);
     const DevicePlan plan(*schedule);
-    NcclTransport transport(*schedule, {&first, &second}, within_one_process());
+    NcclTransport transport(*schedule, {&first, &second}, within_one_process(), kNcclPatience);
     DeviceExecutor executor(plan, {&first, &second}, transport, {});
     const StepOutcome outcome = executor.run_step(numerics_wish(*schedule));
     EXPECT_EQ(faults(judge(relative_errors(*schedule, outcome, reference),
