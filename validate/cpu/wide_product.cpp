@@ -85,21 +85,28 @@ void share_out(std::int64_t count, int threads, const std::function<void(std::in
   if (fault) std::rethrow_exception(fault);
 }
 
-Matrix wide_product(const Operand& a, bool transpose_a, const Operand& b, bool transpose_b, int threads) {
+void wide_product_into(const Operand& a, bool transpose_a, const Operand& b, bool transpose_b, int threads,
+                       Eigen::Ref<Matrix, 0, Eigen::OuterStride<>> c) {
   const std::int64_t rows = transpose_a ? a.cols() : a.rows();
   const std::int64_t columns = transpose_b ? b.rows() : b.cols();
   const std::int64_t inner = transpose_a ? a.rows() : a.cols();
   LH_ASSERT(inner == (transpose_b ? b.cols() : b.rows()), "a product over {} and {}", inner,
             transpose_b ? b.cols() : b.rows());
-  Matrix c(rows, columns);
+  LH_ASSERT(c.rows() == rows && c.cols() == columns, "a product of {} x {} into {} x {}", rows, columns, c.rows(),
+            c.cols());
   const std::int64_t across = (columns + kBlock - 1) / kBlock;
   const std::int64_t down = (rows + kBlock - 1) / kBlock;
   share_out(across * down, threads, [&](std::int64_t block) {
     const std::int64_t row = block / across * kBlock, column = block % across * kBlock;
     const DoubleBlock left = part(a, transpose_a, true, row, std::min(kBlock, rows - row));
     const DoubleBlock right = part(b, transpose_b, false, column, std::min(kBlock, columns - column));
-    product_block(left, right, c.data() + row * columns + column, columns);
+    product_block(left, right, c.data() + row * c.outerStride() + column, c.outerStride());
   });
+}
+
+Matrix wide_product(const Operand& a, bool transpose_a, const Operand& b, bool transpose_b, int threads) {
+  Matrix c(transpose_a ? a.cols() : a.rows(), transpose_b ? b.rows() : b.cols());
+  wide_product_into(a, transpose_a, b, transpose_b, threads, c);
   return c;
 }
 

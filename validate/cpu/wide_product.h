@@ -15,6 +15,12 @@ namespace longhaul {
 Matrix wide_product(const Eigen::Ref<const Matrix, 0, Eigen::OuterStride<>>& a, bool transpose_a,
                     const Eigen::Ref<const Matrix, 0, Eigen::OuterStride<>>& b, bool transpose_b, int threads);
 
+// The same in the caller's memory: for products in a loop, where fresh pages for every result cost more than the sums.
+void wide_product_into(const Eigen::Ref<const Matrix, 0, Eigen::OuterStride<>>& a, bool transpose_a,
+                       const Eigen::Ref<const Matrix, 0, Eigen::OuterStride<>>& b, bool transpose_b, int threads,
+                       Eigen::Ref<Matrix, 0, Eigen::OuterStride<>> c);
+
+
 // Threads that the machine runs at a time, at least 1.
 int hardware_threads();
 

@@ -1,6 +1,8 @@
 // Compiled with -mavx2 -mfma. Eigen gets another name here: its templates, inlined for these instructions, would
 // otherwise be merged by the linker with those of the rest of the program and run on CPUs without them.
 #define Eigen EigenForAvx2
+// Packed operands of a block of 512 x 512 x 128 on the stack: from the heap each product would touch fresh pages.
+#define EIGEN_STACK_ALLOCATION_LIMIT (1 << 20)
 #include "validate/cpu/wide_product_avx2.h"
 
 #include <Eigen/Core>

@@ -125,73 +125,43 @@ std::vector<RowBatch> batches_of(const Batch& batch, const std::vector<std::int6
   return batches;
 }
 
-// Minus infinity where a row does not see a key; `scores` has the rows of one head after those of another.
-void mask_scores(const Batch& batch, const RowBatch& of, const std::vector<std::int64_t>& rows, Matrix& scores) {
-  const DocumentRows& document = of.document;
-  const auto count = static_cast<std::int64_t>(of.indices.size());
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t row = rows[of.indices[static_cast<std::size_t>(i)]] - document.first;
-    for (std::int64_t key = 0; key < of.keys; ++key) {
-      if (mask_allows(document.tokens, batch.objective, row, key)) continue;
-      for (std::int64_t r = i; r < scores.rows(); r += count) {
-        scores(r, key) = -std::numeric_limits<double>::infinity();
-      }
-    }
-  }
-}
+constexpr std::int64_t kBlockKeys = 512;
 
-// What reference_row says of the query heads of one key head, as matrix products over blocks of keys: small enough for
-// a core's cache, where the document's keys in double precision are not. The rows of a head follow those of the one
-// before.
+// What one thread computes with: its pages are touched once, not once a block.
+struct Scratch {
+  Matrix keys, values, scores, gradient, part;
+  Eigen::Matrix<bool, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor> sees;  // row of the batch x key of the block
+};
+
+// What reference_row says of the query heads of one key head, as matrix products over blocks of keys. Two passes: O by
+// sums that shrink whenever a larger score comes (FlashAttention-2, section 3.1), then dQ from P = exp(score - LSE).
+// The rows of a head follow those of the one before.
 class RowBatchReference {
  public:
   RowBatchReference(const ModelShape& model, const Batch& batch, const LayerRows& table, const RowBatch& of,
-                    const std::vector<std::int64_t>& rows, std::int64_t kv_head)
-      : model_(model), batch_(batch), table_(table), of_(of), rows_(rows), kv_head_(kv_head) {}
+                    const std::vector<std::int64_t>& rows, std::int64_t kv_head, Scratch& scratch)
+      : model_(model), batch_(batch), table_(table), of_(of), rows_(rows), kv_head_(kv_head), scratch_(scratch) {}
 
   void run(std::vector<RowResult>& results) {
     const std::int64_t dim = model_.head_dim;
-    const auto count = static_cast<std::int64_t>(of_.indices.size());
     const std::int64_t sharing = model_.q_heads / model_.kv_heads, first_head = kv_head_ * sharing;
-    Matrix q(count * sharing, dim), d_o(count * sharing, dim);
+    Matrix q(count() * sharing, dim), d_o(count() * sharing, dim);
     for (std::int64_t r = 0; r < q.rows(); ++r) {
-      const std::int64_t row = rows_[of_.indices[static_cast<std::size_t>(r % count)]];
-      const Bf16* from_q = table_.qkv.row(row) + (first_head + r / count) * dim;
-      const Bf16* from_d_o = table_.d_o.row(row) + (first_head + r / count) * dim;
+      const std::int64_t row = rows_[of_.indices[static_cast<std::size_t>(r % count())]];
+      const Bf16* from_q = table_.qkv.row(row) + (first_head + r / count()) * dim;
+      const Bf16* from_d_o = table_.d_o.row(row) + (first_head + r / count()) * dim;
       for (std::int64_t c = 0; c < dim; ++c) {
-        q(r, c) = to_float(from_q[c]);
+        q(r, c) = to_float(from_q[c]) / std::sqrt(static_cast<double>(dim));
         d_o(r, c) = to_float(from_d_o[c]);
       }
     }
-    const double scale = 1.0 / std::sqrt(static_cast<double>(dim));
-    thread_local Matrix p;  // its pages are touched once, not once an item
-    p.resize(q.rows(), of_.keys);
-    over_keys([&](std::int64_t first, const Matrix& keys, const Matrix&) {
-      p.middleCols(first, keys.rows()) = wide_product(q, false, keys, true, 1) * scale;
-    });
-    mask_scores(batch_, of_, rows_, p);
-    const Eigen::VectorXd top = p.rowwise().maxCoeff();
-    Eigen::VectorXd sum(p.rows());
-    for (std::int64_t r = 0; r < p.rows(); ++r) {
-      p.row(r) = (p.row(r).array() - top(r)).exp().matrix();
-      sum(r) = p.row(r).sum();
-      p.row(r) /= sum(r);
-    }
-    Matrix o = Matrix::Zero(q.rows(), dim), dq = o;
-    over_keys([&](std::int64_t first, const Matrix& keys, const Matrix& values) {
-      o += wide_product(p.middleCols(first, keys.rows()), false, values, false, 1);
-    });
-    const Eigen::VectorXd delta = o.cwiseProduct(d_o).rowwise().sum();
-    over_keys([&](std::int64_t first, const Matrix& keys, const Matrix& values) {
-      Matrix ds = wide_product(d_o, false, values, true, 1);
-      ds.colwise() -= delta;
-      ds = ds.cwiseProduct(p.middleCols(first, keys.rows())) * scale;
-      dq += wide_product(ds, false, keys, false, 1);
-    });
+    Eigen::VectorXd lse(q.rows());
+    const Matrix o = forward(q, lse);
+    const Matrix dq = backward(q, d_o, o, lse);
     for (std::int64_t r = 0; r < q.rows(); ++r) {
-      RowResult& result = results[of_.indices[static_cast<std::size_t>(r % count)]];
-      const std::int64_t head = first_head + r / count;
-      result.lse[static_cast<std::size_t>(head)] = top(r) + std::log(sum(r));
+      RowResult& result = results[of_.indices[static_cast<std::size_t>(r % count())]];
+      const std::int64_t head = first_head + r / count();
+      result.lse[static_cast<std::size_t>(head)] = lse(r);
       for (std::int64_t c = 0; c < dim; ++c) {
         result.o[static_cast<std::size_t>(head * dim + c)] = o(r, c);
         result.dq[static_cast<std::size_t>(head * dim + c)] = dq(r, c);
@@ -200,19 +170,93 @@ class RowBatchReference {
   }
 
  private:
-  // Calls body(first key, keys, values) for blocks of the document's keys.
-  template <class Body>
-  void over_keys(const Body& body) const {
-    constexpr std::int64_t kKeys = 512;
-    const std::int64_t k_column = model_.q_width() + kv_head_ * model_.head_dim;
-    for (std::int64_t first = 0; first < of_.keys; first += kKeys) {
-      const std::int64_t count = std::min(kKeys, of_.keys - first);
-      Matrix keys(count, model_.head_dim), values(count, model_.head_dim);
-      load_columns(table_.qkv, of_.document.first + first, count, k_column, model_.head_dim, keys);
-      load_columns(table_.qkv, of_.document.first + first, count, k_column + model_.kv_width(), model_.head_dim,
-                   values);
-      body(first, keys, values);
+  std::int64_t count() const { return static_cast<std::int64_t>(of_.indices.size()); }
+
+  Matrix forward(const Matrix& q, Eigen::VectorXd& lse) {
+    Matrix o = Matrix::Zero(q.rows(), q.cols());
+    Eigen::VectorXd top = Eigen::VectorXd::Constant(q.rows(), -std::numeric_limits<double>::infinity());
+    Eigen::VectorXd sum = Eigen::VectorXd::Zero(q.rows());
+    over_keys(q, [&] {
+      Matrix& p = scratch_.scores;
+      for (std::int64_t r = 0; r < p.rows(); ++r) {
+        const double block_top = p.row(r).maxCoeff();
+        if (block_top > top(r)) {
+          const double shrink = std::exp(top(r) - block_top);
+          o.row(r) *= shrink;
+          sum(r) *= shrink;
+          top(r) = block_top;
+        }
+        // A row that has seen no key yet has none in this block either: its P stays zero.
+        if (std::isinf(top(r))) {
+          p.row(r).setZero();
+          continue;
+        }
+        p.row(r) = (p.row(r).array() - top(r)).exp().matrix();
+        sum(r) += p.row(r).sum();
+      }
+      scratch_.part.resize(o.rows(), o.cols());
+      wide_product_into(p, false, scratch_.values, false, 1, scratch_.part);
+      o += scratch_.part;
+    });
+    for (std::int64_t r = 0; r < o.rows(); ++r) {
+      o.row(r) /= sum(r);
+      lse(r) = top(r) + std::log(sum(r));
     }
+    return o;
+  }
+
+  Matrix backward(const Matrix& q, const Matrix& d_o, const Matrix& o, const Eigen::VectorXd& lse) {
+    const Eigen::VectorXd delta = o.cwiseProduct(d_o).rowwise().sum();
+    const double scale = 1.0 / std::sqrt(static_cast<double>(q.cols()));
+    Matrix dq = Matrix::Zero(q.rows(), q.cols());
+    over_keys(q, [&] {
+      Matrix& ds = scratch_.gradient;
+      ds.resize(q.rows(), scratch_.keys.rows());
+      wide_product_into(d_o, false, scratch_.values, true, 1, ds);
+      for (std::int64_t r = 0; r < ds.rows(); ++r) {
+        ds.row(r).array() = (ds.row(r).array() - delta(r)) * (scratch_.scores.row(r).array() - lse(r)).exp() * scale;
+      }
+      scratch_.part.resize(q.rows(), q.cols());
+      wide_product_into(ds, false, scratch_.keys, false, 1, scratch_.part);
+      dq += scratch_.part;
+    });
+    return dq;
+  }
+
+  // Calls body() for blocks of the document's keys that any of the rows sees: keys, values and masked scores in the
+  // scratch.
+  template <class Body>
+  void over_keys(const Matrix& q, const Body& body) {
+    const std::int64_t k_column = model_.q_width() + kv_head_ * model_.head_dim;
+    for (std::int64_t first = 0; first < of_.keys; first += kBlockKeys) {
+      const std::int64_t keys = std::min(kBlockKeys, of_.keys - first);
+      if (!look(first, keys)) continue;
+      scratch_.keys.resize(keys, model_.head_dim);
+      scratch_.values.resize(keys, model_.head_dim);
+      load_columns(table_.qkv, of_.document.first + first, keys, k_column, model_.head_dim, scratch_.keys);
+      load_columns(table_.qkv, of_.document.first + first, keys, k_column + model_.kv_width(), model_.head_dim,
+                   scratch_.values);
+      scratch_.scores.resize(q.rows(), keys);
+      wide_product_into(q, false, scratch_.keys, true, 1, scratch_.scores);
+      for (std::int64_t r = 0; r < q.rows(); ++r) {
+        for (std::int64_t key = 0; key < keys; ++key) {
+          if (!scratch_.sees(r % count(), key)) scratch_.scores(r, key) = -std::numeric_limits<double>::infinity();
+        }
+      }
+      body();
+    }
+  }
+
+  // Which rows of the batch see which keys of a block; false where none sees any.
+  bool look(std::int64_t first, std::int64_t keys) {
+    scratch_.sees.resize(count(), keys);
+    for (std::int64_t i = 0; i < count(); ++i) {
+      const std::int64_t row = rows_[of_.indices[static_cast<std::size_t>(i)]] - of_.document.first;
+      for (std::int64_t key = 0; key < keys; ++key) {
+        scratch_.sees(i, key) = mask_allows(of_.document.tokens, batch_.objective, row, first + key);
+      }
+    }
+    return scratch_.sees.any();
   }
 
   const ModelShape& model_;
@@ -221,6 +265,7 @@ class RowBatchReference {
   const RowBatch& of_;
   const std::vector<std::int64_t>& rows_;
   std::int64_t kv_head_;
+  Scratch& scratch_;
 };
 
 }  // namespace
@@ -305,7 +350,8 @@ std::vector<RowResult> reference_rows(const ModelShape& model, const Batch& batc
   const auto count = static_cast<std::int64_t>(batches.size());
   share_out(count * model.kv_heads, threads, [&](std::int64_t item) {
     const RowBatch& of = batches[static_cast<std::size_t>(item / model.kv_heads)];
-    RowBatchReference(model, batch, table, of, rows, item % model.kv_heads).run(results);
+    thread_local Scratch scratch;
+    RowBatchReference(model, batch, table, of, rows, item % model.kv_heads, scratch).run(results);
   });
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const DocumentRows document = document_of(batch, rows[i]);
