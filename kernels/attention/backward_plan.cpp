@@ -1,5 +1,8 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstddef>
+#include <stdexcept>
 
 #include "kernels/attention/tile_plan.h"
 
@@ -63,10 +66,63 @@ void add_segment(BackwardPlan& plan, KeyTile& tile, std::int32_t index) {
   ++tile.segment_end;
 }
 
+BackwardSegment& segment_of(BackwardPlan& plan, const KeyTile& tile, std::int32_t index) {
+  return plan.segments[static_cast<std::size_t>(tile.segment_begin + index)];
+}
+
+bool see_the_same_pieces(BackwardPlan& plan, const KeyTile& a, const KeyTile& b) {
+  const std::int32_t count = a.segment_end - a.segment_begin;
+  if (b.segment_end - b.segment_begin != count) return false;
+  for (std::int32_t i = 0; i < count; ++i) {
+    if (segment_of(plan, a, i).piece != segment_of(plan, b, i).piece) return false;
+  }
+  return true;
+}
+
+// Widens the segments of key tiles begin .. end-1, which see the same pieces, to the union of their query tiles.
+void join(BackwardPlan& plan, std::size_t begin, std::size_t end) {
+  const KeyTile first = plan.tiles[begin];
+  for (std::int32_t i = 0; i < first.segment_end - first.segment_begin; ++i) {
+    std::int32_t from = segment_of(plan, first, i).q_tile_begin, to = from;
+    for (std::size_t t = begin; t < end; ++t) {
+      const BackwardSegment& segment = segment_of(plan, plan.tiles[t], i);
+      from = std::min(from, segment.q_tile_begin);
+      to = std::max(to, segment.q_tile_begin + segment.q_tiles);
+    }
+    for (std::size_t t = begin; t < end; ++t) {
+      BackwardSegment& segment = segment_of(plan, plan.tiles[t], i);
+      const std::int32_t before = segment.q_tile_begin - from;
+      plan.tiles[t].q_tiles += to - from - segment.q_tiles;
+      segment.q_tile_begin = from;
+      segment.q_tiles = to - from;
+      if (segment.full_from < segment.full_to) {
+        segment.full_from += before;
+        segment.full_to += before;
+      } else {
+        segment.full_from = segment.q_tiles;
+        segment.full_to = 0;
+      }
+    }
+  }
+}
+
+// `plan` has its tiles in order of their rows.
+void join_groups(BackwardPlan& plan, std::int32_t group) {
+  for (std::size_t begin = 0, end; begin < plan.tiles.size(); begin = end) {
+    end = begin + 1;
+    while (end < plan.tiles.size() && end - begin < static_cast<std::size_t>(group) &&
+           see_the_same_pieces(plan, plan.tiles[begin], plan.tiles[end])) {
+      ++end;
+    }
+    join(plan, begin, end);
+  }
+}
+
 }  // namespace
 
 BackwardPlan plan_backward(std::span<const Piece> pieces, std::int64_t q_rows, std::int64_t k_rows,
-                           std::int32_t tile_rows, std::int32_t tile_keys) {
+                           std::int32_t tile_rows, std::int32_t tile_keys, std::int32_t group) {
+  if (group < 1) throw std::invalid_argument(fmt::format("attention key tiles in groups of {}", group));
   const TilePlan checked = plan_tiles(pieces, q_rows, k_rows, tile_rows, tile_keys);
   BackwardPlan plan;
   plan.tile_rows = tile_rows;
@@ -91,6 +147,7 @@ BackwardPlan plan_backward(std::span<const Piece> pieces, std::int64_t q_rows, s
       plan.tiles.push_back(tile);
     }
   }
+  if (group > 1) join_groups(plan, group);
   std::stable_sort(plan.tiles.begin(), plan.tiles.end(),
                    [](const KeyTile& a, const KeyTile& b) { return a.q_tiles > b.q_tiles; });
   return plan;

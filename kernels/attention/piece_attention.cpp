@@ -204,11 +204,11 @@ void PieceAttention::forward(const PiecePlan& plan, const Bf16* q, const Bf16* k
 }
 
 PieceBackwardPlan PieceAttention::plan_backward(std::span<const Piece> pieces, std::int64_t q_rows, std::int64_t k_rows,
-                                                cudaStream_t stream) const {
+                                                cudaStream_t stream, int group) const {
   const bool hopper = kernel_ == Kernel::kHopper;
   const std::int32_t rows = hopper ? kHopperBackwardRows : kPortableTileRows;
   const std::int32_t keys = hopper ? kHopperBackwardKeys : kPortableTileKeys;
-  const BackwardPlan plan = longhaul::plan_backward(pieces, q_rows, k_rows, rows, keys);
+  const BackwardPlan plan = longhaul::plan_backward(pieces, q_rows, k_rows, rows, keys, hopper ? group : 1);
   check_items(plan.q_tiles.size(), shape_.q_heads);
   check_items(plan.tiles.size(), shape_.kv_heads);
   return PieceBackwardPlan(plan, hopper ? TilePlan{} : plan_tiles(pieces, q_rows, k_rows, rows, keys), stream);

@@ -90,9 +90,10 @@ class PieceAttention {
   void forward(const PiecePlan& plan, const Bf16* q, const Bf16* k, const Bf16* v, Bf16* o, float* lse,
                cudaStream_t stream);
 
-  // Throws as `plan` does.
+  // Throws as `plan` does. `group`: key tiles of the Hopper kernel that keep step (tile_plan.h); the portable kernel has
+  // no such.
   PieceBackwardPlan plan_backward(std::span<const Piece> pieces, std::int64_t q_rows, std::int64_t k_rows,
-                                  cudaStream_t stream) const;
+                                  cudaStream_t stream, int group = 1) const;
 
   struct Inputs {
     const Bf16 *q = nullptr, *k = nullptr, *v = nullptr;

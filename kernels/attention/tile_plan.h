@@ -35,6 +35,10 @@ TilePlan plan_tiles(std::span<const Piece> pieces, std::int64_t q_rows, std::int
 // What a backward launch does: the keys cut into tiles where a piece begins or ends, each with the query tiles that see
 // some of it. Query tiles are cut like a forward plan's. Every key row is in exactly one key tile and every query row
 // in exactly one query tile. Key tiles stand in order of falling cost, query tiles in order of their rows.
+//
+// `group` key tiles in a row that see of the same pieces also visit the same query tiles, the union of theirs; what a
+// key tile does not see is masked. They take equally long, so that those that start together stay together and read
+// each query tile, and add to its dQ, at about the same time: the L2 fetches it once for all of them.
 struct BackwardPlan {
   std::int32_t tile_rows = 0, tile_keys = 0;
   std::int32_t q_rows = 0, k_rows = 0;
@@ -44,8 +48,8 @@ struct BackwardPlan {
   std::vector<PieceRule> pieces;
 };
 
-// Throws as plan_tiles does.
+// Throws as plan_tiles does, and for a group below 1.
 BackwardPlan plan_backward(std::span<const Piece> pieces, std::int64_t q_rows, std::int64_t k_rows,
-                           std::int32_t tile_rows, std::int32_t tile_keys);
+                           std::int32_t tile_rows, std::int32_t tile_keys, std::int32_t group = 1);
 
 }  // namespace longhaul

@@ -124,6 +124,15 @@ TEST_P(PlanTest, PutsEachRowInOneTileLongTilesFirst) {
   EXPECT_EQ(rows, std::vector<int>(rows.size(), 1));
 }
 
+// Groups add query tiles that are masked, and leave the pairs as they were.
+TEST_P(PlanTest, BackwardGroupsComputeTheSamePairs) {
+  const std::vector<int> want = walk(plan(128, 128));
+  for (const int group : {2, 3, 8}) {
+    EXPECT_EQ(walk(plan_backward(GetParam().pieces, shape().q_rows, shape().k_rows, 33, 17, group)), want) << group;
+    EXPECT_EQ(walk(plan_backward(GetParam().pieces, shape().q_rows, shape().k_rows, 64, 128, group)), want) << group;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Cases, PlanTest, testing::ValuesIn(attention_cases(64)),
                          [](const auto& test) { return test.param.name; });
 
@@ -142,6 +151,22 @@ TEST(Plan, VisitsNoMaskedTile) {
 // first corrupted tile's strict span still has keys (112), so it is no exception.
 TEST(Plan, VisitsBlockDiffusionWithoutWaste) {
   EXPECT_EQ(plan_tiles(block_diffusion(1024, 16, false), 2048, 2048, 128, 128).key_tiles(), 8 * 3 + 2 * 28);
+}
+
+// 1,024 causal: key tile i of 8 sees 16 - 2 i query tiles. In fours: 16 for the first four, 8 for the others.
+TEST(Plan, GroupsVisitTheUnion) {
+  const BackwardPlan plan = plan_backward(packed_documents({1024}), 1024, 1024, 64, 128, 4);
+  ASSERT_EQ(plan.tiles.size(), 8U);
+  for (std::size_t i = 0; i < 8; ++i) {
+    const KeyTile& tile = plan.tiles[i];
+    EXPECT_EQ(tile.k_row, static_cast<std::int32_t>(128 * i));
+    EXPECT_EQ(tile.q_tiles, i < 4 ? 16 : 8);
+    const BackwardSegment& segment = plan.segments[static_cast<std::size_t>(tile.segment_begin)];
+    EXPECT_EQ(segment.q_tile_begin, i < 4 ? 0 : 8);
+    EXPECT_EQ(segment.full_from, static_cast<std::int32_t>(2 * (i % 4) + 2));
+  }
+  EXPECT_THAT([] { plan_backward({}, 1, 1, 64, 128, 0); },
+              ThrowsMessage<std::invalid_argument>(HasSubstr("key tiles in groups of 0")));
 }
 
 TEST(Plan, RefusesPiecesItCannotRun) {

@@ -67,8 +67,10 @@ HopperBackwardVersion version_named(const std::string& name) {
 
 class Bench {
  public:
-  Bench(ResultFile file, double seconds, std::vector<std::string> backward_versions)
-      : file_(std::move(file)), backward_versions_(std::move(backward_versions)) {
+  Bench(ResultFile file, double seconds, std::vector<std::string> backward_versions, std::vector<int> backward_groups)
+      : file_(std::move(file)),
+        backward_versions_(std::move(backward_versions)),
+        backward_groups_(std::move(backward_groups)) {
     limits_.most_seconds = seconds;
   }
 
@@ -81,6 +83,12 @@ class Bench {
     const bool hopper = own.kernel() == PieceAttention::Kernel::kHopper;
     return hopper ? backward_versions_ : std::vector<std::string>{default_version()};
   }
+  std::vector<int> groups_for(const PieceAttention& own) const {
+    return own.kernel() == PieceAttention::Kernel::kHopper ? backward_groups_ : std::vector<int>{1};
+  }
+  static std::string suffix(const std::string& version, int group) {
+    return (version == default_version() ? "" : "-" + version) + (group == 1 ? "" : fmt::format("-x{}", group));
+  }
   // A kernel that cannot run a row is no fault of the row: said, and the others go on.
   void skip(const AttentionRow& row, const std::string& impl, const std::exception& why) const {
     fmt::print(stderr, "{} {}: left out: {}\n", row.name, impl, why.what());
@@ -88,6 +96,7 @@ class Bench {
 
   ResultFile file_;
   std::vector<std::string> backward_versions_;  // of the Hopper kernel
+  std::vector<int> backward_groups_;
   CallTimer timer_;
   LoopLimits limits_;
   CudnnAttention cudnn_;
@@ -142,13 +151,15 @@ void Bench::run(const AttentionRow& row, const AttentionCall& call) {
     const std::string impl = own.kernel() == PieceAttention::Kernel::kHopper ? "longhaul-hopper" : "longhaul-portable";
     time(row, call, impl, false,
          [&] { own.forward(plan, q.data(), k.data(), v.data(), o.data(), lse.data(), stream); });
-    const PieceBackwardPlan backward = own.plan_backward(call.pieces, call.q_rows, call.k_rows, stream);
-    for (const std::string& version : versions_for(own)) {
-      if (own.kernel() == PieceAttention::Kernel::kHopper) own.use(version_named(version));
-      time(row, call, version == default_version() ? impl : impl + "-" + version, true, [&] {
-        own.backward(backward, {q.data(), k.data(), v.data(), o.data(), lse.data(), d_o.data()},
-                     {d_q.data(), d_k.data(), d_v.data()}, stream);
-      });
+    for (const int group : groups_for(own)) {
+      const PieceBackwardPlan backward = own.plan_backward(call.pieces, call.q_rows, call.k_rows, stream, group);
+      for (const std::string& version : versions_for(own)) {
+        if (own.kernel() == PieceAttention::Kernel::kHopper) own.use(version_named(version));
+        time(row, call, impl + suffix(version, group), true, [&] {
+          own.backward(backward, {q.data(), k.data(), v.data(), o.data(), lse.data(), d_o.data()},
+                       {d_q.data(), d_k.data(), d_v.data()}, stream);
+        });
+      }
     }
   } catch (const std::invalid_argument& why) {
     skip(row, "longhaul", why);
@@ -171,6 +182,7 @@ int report(const Errors& errors) {
 struct Options {
   std::string out, only;
   std::vector<std::string> names, backward_versions = {default_version()};
+  std::vector<int> backward_groups = {1};
   bool list = false, resume = false, quick = false;
   double seconds = 0.15;
 };
@@ -216,7 +228,7 @@ int run(const Options& options) {
   auto file = ResultFile::open(options.out, {identity_lines(), {"date: " + date}, columns(), {"pass", "impl", "name"}},
                                options.resume);
   if (!file) return report(file.error());
-  Bench bench(std::move(*file), options.seconds, options.backward_versions);
+  Bench bench(std::move(*file), options.seconds, options.backward_versions, options.backward_groups);
   for (const AttentionRow& row : *rows) {
     const Expected<AttentionCall> call = attention_call(row);
     if (!call) return report(call.error());
@@ -238,6 +250,10 @@ int main(int argc, char** argv) {
   app.add_option("--backward-versions", options.backward_versions, "of our Hopper kernel, timed one after the other")
       ->delimiter(',')
       ->check(CLI::IsMember(longhaul::hopper_backward_names()));
+  app.add_option("--backward-groups", options.backward_groups,
+                 "key tiles that keep step, of our Hopper kernel; a figure each, all with every version")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1024));
   app.add_option("--seconds", options.seconds, "time for the samples of one call")->check(CLI::Range(0.001, 60.0));
   app.add_flag("--resume", options.resume, "go on with the file that is there");
   app.add_flag("--quick", options.quick, "one row of each kind");
