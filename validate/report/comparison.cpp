@@ -123,24 +123,36 @@ std::vector<ComparedRow> compare_alone(const Prediction& prediction, const RunRe
   return rows;
 }
 
-// What NCCL holds for the rank's communicators (one a group of several ranks): for each channel of a ring, what the
-// next rank writes into, in the three protocols (init.cc of NCCL 2.28: threads x elements x 8 steps), 24 channels
-// between H200s over NVLink (validate/data/h200x2). Trees and sends connect when they are first used and are not
-// counted.
-std::int64_t communicator_bytes(const Schedule& schedule, std::size_t rank) {
-  constexpr std::int64_t kSteps = 8, kChannels = 24;
+// What NCCL holds for the rank's communicators (one a group of several ranks). A channel to a peer has a buffer that
+// the peer writes into, of three protocols (NCCL 2.28 init.cc: threads x elements x 8 steps), and a head for what it
+// sends; both are allocations of their own, rounded up to the 2 MiB that device memory is mapped by (alloc.h:
+// ncclCuMemAlloc). Channels between H200s over NVLink (validate/data/h200x2): 24 of a ring, 16 to a peer for sends,
+// which connect when they are first used. Not counted: trees, the code that NCCL loads, and its queues.
+std::int64_t communicator_bytes(const Schedule& schedule, std::size_t rank, const std::vector<PredictedOp>& ops) {
+  constexpr std::int64_t kSteps = 8, kRingChannels = 24, kSendChannels = 16;
   constexpr std::int64_t kLowLatency = std::int64_t{512} * 8 * kSteps * 16, kLowLatency128 = 640 * 120 * kSteps * 8;
-  constexpr std::int64_t kSimple = std::int64_t{1} << 22;
-  std::set<std::int32_t> groups;
+  constexpr std::int64_t kSimple = std::int64_t{1} << 22, kGranularity = std::int64_t{1} << 21;
+  constexpr std::int64_t kReceive =
+      (kLowLatency + kLowLatency128 + kSimple + kGranularity) / kGranularity * kGranularity;  // and a head
+  constexpr std::int64_t kChannel = kReceive + kGranularity;
+  std::set<std::int32_t> groups, sending;
   for (const std::int32_t group : schedule.ranks[rank].groups) {
     if (group >= 0 && schedule.groups[static_cast<std::size_t>(group)].members.size() > 1) groups.insert(group);
   }
-  return static_cast<std::int64_t>(groups.size()) * kChannels * (kLowLatency + kLowLatency128 + kSimple);
+  for (const PredictedOp& op : ops) {
+    if (op.rank == static_cast<std::int32_t>(rank) && op.sends && groups.contains(op.group)) sending.insert(op.group);
+  }
+  std::int64_t bytes = 0;
+  for (const std::int32_t group : groups) {
+    const auto peers = static_cast<std::int64_t>(schedule.groups[static_cast<std::size_t>(group)].members.size()) - 1;
+    bytes += kRingChannels * kChannel + (sending.contains(group) ? peers * kSendChannels * kChannel : 0);
+  }
+  return bytes;
 }
 
-// Predicted: tensors as simulated, and what is planned beside them (op scratch, row lists, workspaces of libraries,
-// buffers of communicators where ranks are real).
-// Measured: what the device was seen to hold; of a virtual rank, whose device holds others too, what was allocated.
+// Predicted: the block that the tensors need, and what is planned beside it (op scratch, row lists, workspaces of
+// libraries, buffers of communicators where ranks are real). Measured: what the device was seen to hold; of a virtual
+// rank, whose device holds others too, what was allocated.
 std::vector<ComparedRow> compare_memory(const Prediction& prediction, const RunRecord& record) {
   std::vector<ComparedRow> rows;
   for (const RankRun& run : record.rank_runs) {
@@ -148,9 +160,9 @@ std::vector<ComparedRow> compare_memory(const Prediction& prediction, const RunR
     if (rank >= prediction.totals.ranks.size()) continue;
     ComparedRow row;
     row.name = fmt::format("rank {}", run.rank);
-    row.predicted = static_cast<double>(prediction.totals.ranks[rank].peak_bytes + run.scratch_bytes);
+    row.predicted = static_cast<double>(prediction.block_bytes[rank] + run.scratch_bytes);
     if (record.placement == RankPlacement::kReal && run.device_peak_bytes > 0) {
-      row.predicted += static_cast<double>(communicator_bytes(*prediction.schedule, rank));
+      row.predicted += static_cast<double>(communicator_bytes(*prediction.schedule, rank, prediction.ops));
     }
     row.predicted_low = row.predicted_high = row.predicted;
     const std::int64_t held = run.arena_bytes + run.scratch_bytes;
@@ -222,6 +234,22 @@ std::vector<double> kernel_seconds(const std::vector<PairedOp>& pairs, std::size
     for (std::size_t r = 0; r < repeats; ++r) seconds[r] += pair.seconds[r];
   }
   return seconds;
+}
+
+// Of the rank whose kernels are predicted to take longest. Kernels of one kind err together.
+RankKernels slowest_rank_of(const Prediction& prediction) {
+  std::vector<RankKernels> ranks(prediction.totals.ranks.size());
+  for (const PredictedOp& op : prediction.ops) {
+    if (op.kind == OpKind::kCollective) continue;
+    RankKernels& of = ranks[static_cast<std::size_t>(op.rank)];
+    const auto kind = static_cast<std::size_t>(op.kernel);
+    of.time += op.time;
+    of.widths.below[kind] += (op.time - op.low).seconds();
+    of.widths.above[kind] += (op.high - op.time).seconds();
+  }
+  const auto slowest =
+      std::max_element(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) { return a.time < b.time; });
+  return slowest == ranks.end() ? RankKernels{} : *slowest;
 }
 
 void add_remarks(const std::vector<PairedOp>& pairs, const std::vector<double>& kernels, const ComposedStep* composed,
@@ -315,6 +343,7 @@ Comparison compare_run(const Prediction& prediction, const RunRecord& record, co
   result.rank_compute = ranks.rows(all);
   result.streams = streams.rows(all);
   result.collectives = collectives.rows(all);
+  result.slowest_rank = slowest_rank_of(prediction);
   result.rank_alone = compare_alone(prediction, record, result.rank_compute);
   result.peak_memory = compare_memory(prediction, record);
   result.step.name = "step";

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/analysis/uncertainty.h"
 #include "sim/core/error.h"
 #include "validate/device/run_record.h"
 #include "validate/report/composed_step.h"
@@ -60,6 +61,12 @@ struct WorstOps {
   std::vector<Trait> traits;        // what they have in common, least likely by luck first; may be empty
 };
 
+// Kernels of one rank alone, and how far their sum may be off (sim/analysis/uncertainty.h).
+struct RankKernels {
+  Time time;
+  ErrorWidths widths;
+};
+
 struct Comparison {
   std::string strategy;
   RunIdentity identity;
@@ -68,6 +75,7 @@ struct Comparison {
   std::int32_t ranks = 0, repeats = 0;
   double confidence = 0;  // of measured intervals
   std::vector<ComparedRow> kinds, rank_compute, rank_alone, streams, collectives;
+  RankKernels slowest_rank;  // as predicted
   ComparedRow step, exposed_communication;
   std::vector<ComparedRow> peak_memory;  // bytes, by rank
   std::vector<ComparedSite> sites;       // all, as first met

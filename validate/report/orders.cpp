@@ -47,9 +47,15 @@ Orders compare_orders(const std::vector<Comparison>& runs) {
         ++orders.too_close;
         continue;
       }
+      const RankKernels &over = slow->slowest_rank, &under = fast->slowest_rank;
+      Ratio ratio{predicted_slowest(*slow) / predicted, 0, 0};
+      ratio.low = ratio.high = ratio.value;
+      if (over.time > Time::zero() && under.time > Time::zero()) {
+        ratio = ratio_of(over.time, over.widths, under.time, under.widths);
+      }
       orders.pairs.push_back({fast->identity.study, fast->identity.study_case, fast->hardware.device, fast->ranks,
-                              fast->strategy, slow->strategy, b->measured / a->measured,
-                              predicted_slowest(*slow) / predicted});
+                              fast->strategy, slow->strategy, b->measured / a->measured, ratio.value, ratio.low,
+                              ratio.high});
     }
   }
   return orders;

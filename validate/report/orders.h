@@ -2,7 +2,9 @@
 //
 // Two runs can be compared if they are of one study, case, device, placement and rank count. What is compared is the
 // kernel time of the slowest rank. A pair counts where the measured intervals (95 %) do not overlap; the others are too
-// close to tell. Pure functions.
+// close to tell. Of those that count, a pair is beyond the prediction's interval if the 90 % interval of the predicted
+// ratio (errors that both share cancel) excludes 1, so that the prediction claims an order, or if the measured ratio is
+// further from 1 than that interval is wide, so that it should have. Pure functions.
 #pragma once
 
 #include <string>
@@ -18,7 +20,13 @@ struct OrderedPair {
   std::string faster, slower;  // as measured
   double measured_ratio = 1;   // slower / faster
   double predicted_ratio = 1;
+  double predicted_low = 1, predicted_high = 1;  // 90 %, of the predicted ratio
   bool right() const { return predicted_ratio > 1; }
+  // Whether the two differ by more than the interval of the predicted ratio.
+  bool beyond() const {
+    const bool claimed = predicted_low > 1 || predicted_high < 1;
+    return claimed || measured_ratio > 1 + (predicted_high / predicted_ratio - 1);
+  }
 };
 
 struct Orders {

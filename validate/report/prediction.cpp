@@ -9,6 +9,7 @@
 #include "sim/analysis/summary.h"
 #include "sim/core/invariant.h"
 #include "sim/executor/simulate.h"
+#include "validate/device/arena_plan.h"
 #include "validate/report/rank_alone.h"
 
 namespace longhaul {
@@ -78,6 +79,7 @@ PredictedOp predict_op(const Schedule& schedule, const KernelDurations& duration
   op.label = at.op->label;
   describe_shape(schedule, at, op);
   if (op.kind == OpKind::kCollective) {
+    op.sends = at.op->collective == CollectiveKind::kExchange;
     op.group = schedule.ranks[static_cast<std::size_t>(at.rank)].groups[static_cast<std::size_t>(at.op->role)];
     return op;
   }
@@ -132,6 +134,7 @@ Prediction predict_run(const CaseSetup& setup, const PlannedStep& planned) {
   prediction.memory_limit_bytes = setup.memory_limit();
   const Schedule& schedule = *planned.schedule;
   const KernelDurations durations(setup.kernels);
+  const Programs programs = unroll(schedule);
   for (std::int32_t rank = 0; rank < static_cast<std::int32_t>(schedule.ranks.size()); ++rank) {
     Cursor cursor(rank);
     OpInstance at;
@@ -143,6 +146,7 @@ Prediction predict_run(const CaseSetup& setup, const PlannedStep& planned) {
       }
       prediction.ops.push_back(predict_op(schedule, durations, at, position));
     }
+    prediction.block_bytes.push_back(plan_arena(schedule, programs, rank).bytes);
     prediction.rank_alone.push_back(
         rank_alone(schedule, rank, durations.launch(),
                    [&](const OpInstance& op, std::int32_t) { return durations.duration(schedule, op).time; }));

@@ -168,9 +168,10 @@ std::string runs_text(const RunsAccuracy& accuracy) {
   text += aligned_text(kinds) + "\n";
   for (const OrderedPair& pair : accuracy.orders.pairs) {
     if (pair.right()) continue;
-    text +=
-        fmt::format("wrong order: {} beats {} by {:.3f}x as measured, predicted {:.3f}x ({}, {} ranks)\n", pair.faster,
-                    pair.slower, pair.measured_ratio, pair.predicted_ratio, pair.study_case, pair.ranks);
+    text += fmt::format(
+        "wrong order: {} beats {} by {:.3f}x as measured, predicted {:.3f}x within {:.3f} to {:.3f}{} ({}, {} ranks)\n",
+        pair.faster, pair.slower, pair.measured_ratio, pair.predicted_ratio, pair.predicted_low, pair.predicted_high,
+        pair.beyond() ? "" : ", closer than that interval", pair.study_case, pair.ranks);
   }
   return text + targets_text(accuracy);
 }
@@ -217,6 +218,9 @@ std::string runs_json(const RunsAccuracy& accuracy) {
                       {"slower", pair.slower},
                       {"measured_ratio", pair.measured_ratio},
                       {"predicted_ratio", pair.predicted_ratio},
+                      {"predicted_low", pair.predicted_low},
+                      {"predicted_high", pair.predicted_high},
+                      {"beyond", pair.beyond()},
                       {"right", pair.right()}});
   }
   return results_text({{"table", "runs"},

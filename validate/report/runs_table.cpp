@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "sim/workload/batch.h"
 #include "validate/report/composed_step.h"
 #include "validate/report/prepared_run.h"
 
@@ -34,7 +35,7 @@ tl::expected<JudgedRun, std::string> judge_run(const KeptRun& run, const std::st
   const Prediction prediction = predict_run(setup, (*prepared)->planned);
   const Errors faults = record_faults(prediction, run.record, {file, "/record"});
   if (!faults.empty()) return refuse(faults);
-  JudgedRun judged{file, "", degrees_text((*prepared)->degrees), (*prepared)->planned.tokens(), {}};
+  JudgedRun judged{file, "", degrees_text((*prepared)->degrees), batch_rows(*(*prepared)->planned.schedule->batch), {}};
   if (run.record.placement == RankPlacement::kVirtual) {
     const ComposedStep composed = compose_step(setup, prediction, run.record, kMeasuredConfidence);
     judged.comparison = compare_run(prediction, run.record, &composed);

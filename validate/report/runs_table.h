@@ -18,7 +18,7 @@ struct JudgedRun {
   std::string file;      // name in the folder
   std::string left_out;  // why it does not count; empty: it does
   std::string layout;
-  std::int64_t tokens = 0;  // of a step
+  std::int64_t tokens = 0;  // of a step, noisy and clean ones
   Comparison comparison;    // of one that counts
 };
 

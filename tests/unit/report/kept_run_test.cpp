@@ -173,5 +173,44 @@ TEST(Orders, OnlyPairsThatDifferByMoreThanTheInterval) {
   EXPECT_NEAR(orders.pairs[1].measured_ratio, 1.4, 1e-12);
 }
 
+// a takes 10 s, b 10.2 s as predicted. Half-widths of class 0, which both have: 0.2 and 0.3 s, so that it
+// moves the ratio by 0.3 / 10.2 - 0.2 / 10 = 0.94 %; class 1, 0.5 s in b alone, by 4.90 %. Quadrature: 4.99 %.
+TEST(Orders, TheIntervalOfThePredictedRatioSaysWhatIsTooClose) {
+  const auto run = [](const char* strategy, double measured, double predicted, double shared, double own) {
+    Comparison of;
+    of.strategy = strategy;
+    ComparedRow row;
+    row.predicted = predicted;
+    row.measured = row.measured_low = row.measured_high = measured;
+    of.rank_compute = {row};
+    of.slowest_rank.time = Time::from_seconds(predicted);
+    of.slowest_rank.widths.below[0] = of.slowest_rank.widths.above[0] = shared;
+    of.slowest_rank.widths.below[1] = of.slowest_rank.widths.above[1] = own;
+    return of;
+  };
+  const auto only = [](const Orders& orders) {
+    EXPECT_EQ(orders.pairs.size(), 1U);
+    return orders.pairs.front();
+  };
+  // Measured the other way round by 2 %: wrong, and closer than the interval.
+  const OrderedPair close = only(compare_orders({run("a", 10.2, 10, 0.2, 0), run("b", 10, 10.2, 0.3, 0.5)}));
+  EXPECT_NEAR(close.predicted_high / close.predicted_ratio - 1, 0.0499, 1e-4);
+  EXPECT_FALSE(close.right());
+  EXPECT_FALSE(close.beyond());
+  // By 6 %: beyond it, whatever the prediction claims.
+  const OrderedPair far = only(compare_orders({run("a", 10.6, 10, 0.2, 0), run("b", 10, 10.2, 0.3, 0.5)}));
+  EXPECT_FALSE(far.right());
+  EXPECT_TRUE(far.beyond());
+  // By 1 %, where the prediction claims 2 % the other way within less than that: beyond it too, and wrong.
+  const OrderedPair claimed = only(compare_orders({run("a", 10.1, 10, 0.2, 0), run("b", 10, 10.2, 0.3, 0)}));
+  EXPECT_LT(claimed.predicted_high, 1);
+  EXPECT_FALSE(claimed.right());
+  EXPECT_TRUE(claimed.beyond());
+  // The same claim and measured so: beyond, right.
+  const OrderedPair right = only(compare_orders({run("a", 10, 10, 0.2, 0), run("b", 10.1, 10.2, 0.3, 0)}));
+  EXPECT_TRUE(right.right());
+  EXPECT_TRUE(right.beyond());
+}
+
 }  // namespace
 }  // namespace longhaul

@@ -93,7 +93,8 @@ RunRecord synthetic_run(const Prediction& prediction, const Noise& noise, int re
   }
   for (RankRun& run : record.rank_runs) {
     run.planned_peak_bytes = prediction.totals.ranks[static_cast<std::size_t>(run.rank)].peak_bytes;
-    run.arena_bytes = run.planned_peak_bytes;
+    run.arena_bytes = prediction.block_bytes[static_cast<std::size_t>(run.rank)];
+    if (record.placement == RankPlacement::kVirtual) record.device_peak_bytes += run.arena_bytes;
   }
   return record;
 }
