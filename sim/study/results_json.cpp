@@ -133,14 +133,47 @@ bool is_flat(const Json& value) {
   return std::none_of(value.begin(), value.end(), [](const Json& child) { return child.is_structured(); });
 }
 
+constexpr std::size_t kColumns = 120;
+
+bool holds_values_and_pairs(const Json& list) {
+  return std::all_of(list.begin(), list.end(), [](const Json& child) {
+    return !child.is_structured() || (child.is_array() && child.size() <= 2 && is_flat(child));
+  });
+}
+
+void write_filled(const Json& list, bool milliseconds, std::size_t indent, std::string& out) {
+  const std::string margin = "\n" + std::string(indent + 2, ' ');
+  std::size_t column = kColumns;  // the first begins a line
+  out += "[";
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const std::string text = compact_text(list[i], milliseconds) + (i + 1 < list.size() ? "," : "");
+    if (column + text.size() > kColumns) {
+      out += margin;
+      column = indent + 2;
+    }
+    out += text;
+    column += text.size();
+  }
+  out += "\n" + std::string(indent, ' ') + "]";
+}
+
+struct Layout {
+  LongLists lists;
+  bool milliseconds;  // what stands below is
+};
+
 // `row`: the value is an element of a list, so that a flat object is one line however long.
-void write_value(const Json& value, bool milliseconds, bool row, std::size_t indent, std::size_t used,
+void write_value(const Json& value, const Layout& layout, bool row, std::size_t indent, std::size_t used,
                  std::string& out) {
-  constexpr std::size_t kColumns = 120;
+  const bool milliseconds = layout.milliseconds;
   const std::string compact = compact_text(value, milliseconds);
   if (!value.is_structured() || value.empty() || used + compact.size() < kColumns ||
       (row && value.is_object() && is_flat(value))) {
     out += compact;
+    return;
+  }
+  if (layout.lists == LongLists::kFilled && value.is_array() && holds_values_and_pairs(value)) {
+    write_filled(value, milliseconds, indent, out);
     return;
   }
   out += value.is_object() ? "{" : "[";
@@ -155,8 +188,8 @@ void write_value(const Json& value, bool milliseconds, bool row, std::size_t ind
       out += name;
       column += name.size();
     }
-    write_value(child, milliseconds || (value.is_object() && is_milliseconds(key)), value.is_array(), indent + 2,
-                column, out);
+    const bool below = milliseconds || (value.is_object() && is_milliseconds(key));
+    write_value(child, {layout.lists, below}, value.is_array(), indent + 2, column, out);
   }
   out += "\n" + std::string(indent, ' ') + (value.is_object() ? "}" : "]");
 }
@@ -210,9 +243,9 @@ Json results_json(const Study& study, const StudyResult& result) {
   return json;
 }
 
-std::string results_text(const Json& results) {
+std::string results_text(const Json& results, LongLists lists) {
   std::string text;
-  write_value(results, false, false, 0, 0, text);
+  write_value(results, {lists, false}, false, 0, 0, text);
   text += "\n";
   return text;
 }

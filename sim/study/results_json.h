@@ -5,6 +5,7 @@
 // Ignored on purpose: date, host, duration, threads; they stand in run.json.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "sim/core/json.h"
@@ -22,6 +23,9 @@ Json results_json(const Study& study, const StudyResult& result);
 
 // Two-space indentation; one line for what fits into 120 columns and for a flat object in a list (a rank). Ends in a
 // newline.
-std::string results_text(const Json& results);
+// `lists`: how a list that is longer than a line is broken. Filled: as many to a line as it takes, a comma alone
+// between them, if it holds nothing but values and flat pairs, as columns of numbers do.
+enum class LongLists : std::uint8_t { kOneALine, kFilled };
+std::string results_text(const Json& results, LongLists lists = LongLists::kOneALine);
 
 }  // namespace longhaul

@@ -48,8 +48,8 @@ struct HardwareInfo {
 // laid over a run only if both are of the same schedule.
 struct RunIdentity {
   std::string study, study_case, strategy;  // names; strategy is the entry's label
-  std::string study_file;  // its name; of a shipped study with its folder in the data
-  std::vector<std::string> reductions;  // what was made smaller than the study says, in words; empty: nothing
+  std::string study_file;                   // its name; of a shipped study with its folder in the data
+  std::vector<std::string> reductions;      // what was made smaller than the study says, in words; empty: nothing
   std::uint64_t fingerprint = 0;
   std::uint64_t seed = 0;  // of parameters
   std::string date;        // "2026-11-29", UTC
@@ -148,10 +148,13 @@ struct RunRecord {
 // Hash of everything that decides what the ranks run: ops, order, shapes, pieces, peers, model. Same on every machine.
 std::uint64_t schedule_fingerprint(const Schedule& schedule);
 
-// "longhaul-run/1" is the value of the key "format".
+// The value of the key "format" is "longhaul-run/1": one object an op. In "longhaul-run/2" ops are columns, a tenth of
+// the text (validate/device/op_columns.h); all else is the same.
 nlohmann::ordered_json to_json(const RunRecord& record);
-// Errors name `file` and JSON pointers: unknown and missing keys, wrong types, lists whose length is not `repeats`
-// (unless the run failed), an end before its start. `part`: of one process of a job, which has not all ranks.
+nlohmann::ordered_json to_columns_json(const RunRecord& record);
+// Reads both. Errors name `file` and JSON pointers: unknown and missing keys, wrong types, lists whose length is not
+// `repeats` (unless the run failed), a start before its step's, an end before its start. `part`: of one process of a
+// job, which has not all ranks.
 Expected<RunRecord> run_record_from_json(const nlohmann::ordered_json& json, const std::string& file,
                                          bool part = false);
 Expected<RunRecord> read_run_record(const std::string& file);

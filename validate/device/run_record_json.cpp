@@ -10,49 +10,15 @@
 #include <utility>
 
 #include "sim/core/json.h"
+#include "validate/device/op_columns.h"
+#include "validate/device/record_fields.h"
 #include "validate/device/run_record.h"
 
 namespace longhaul {
 namespace {
 
 constexpr const char* kFormat = "longhaul-run/1";
-constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-
-const std::vector<std::string>& kind_names() {
-  static const std::vector<std::string> names = {"gemm", "attention", "merge_partials", "elementwise",
-                                                 "move", "optimizer", "collective"};
-  return names;
-}
-
-// Names of an enumeration's values 0 .. count - 1.
-template <class Enum>
-std::vector<std::string> names_of(int count) {
-  std::vector<std::string> names;
-  for (int i = 0; i < count; ++i) names.emplace_back(to_string(static_cast<Enum>(i)));
-  return names;
-}
-const std::vector<std::string>& pass_names() {
-  static const std::vector<std::string> names = names_of<Pass>(static_cast<int>(Pass::kOptimizer) + 1);
-  return names;
-}
-const std::vector<std::string>& function_names() {
-  static const std::vector<std::string> names = names_of<Function>(static_cast<int>(Function::kCrossEntropy) + 1);
-  return names;
-}
-const std::vector<std::string>& collective_kinds() {
-  static const std::vector<std::string> names =
-      names_of<CollectiveKind>(static_cast<int>(CollectiveKind::kExchange) + 1);
-  return names;
-}
-const std::vector<std::string>& placement_names() {
-  static const std::vector<std::string> names = names_of<RankPlacement>(2);
-  return names;
-}
-
-template <class Enum>
-Json name_json(Enum value, const std::vector<std::string>& names) {
-  return names[static_cast<std::size_t>(value)];
-}
+constexpr const char* kColumnsFormat = "longhaul-run/2";
 
 // JSON has no infinity: null stands for it.
 Json error_json(double error) { return std::isfinite(error) ? Json(error) : Json(); }
@@ -97,10 +63,10 @@ Json op_json(const MeasuredOp& of) {
   return {{"rank", of.rank},
           {"position", of.position},
           {"stream", of.stream},
-          {"kind", name_json(of.kind, kind_names())},
-          {"pass", name_json(of.pass, pass_names())},
-          {"function", name_json(of.function, function_names())},
-          {"collective", name_json(of.collective, collective_kinds())},
+          {"kind", name_in(op_kind_names(), of.kind)},
+          {"pass", name_in(pass_names(), of.pass)},
+          {"function", name_in(function_names(), of.function)},
+          {"collective", name_in(collective_names(), of.collective)},
           {"segment", of.segment},
           {"index", of.index},
           {"layer", of.layer},
@@ -137,6 +103,35 @@ Json numerics_json(const NumericsResult& of) {
           {"pass", of.pass}};
 }
 
+// `add_ops` puts the ops where they belong among the keys.
+template <class AddOps>
+Json record_json(const RunRecord& record, const char* format, AddOps&& add_ops) {
+  Json json;
+  json["format"] = format;
+  json["identity"] = identity_json(record.identity);
+  json["hardware"] = hardware_json(record.hardware);
+  json["placement"] = name_in(placement_names(), record.placement);
+  json["ranks"] = record.ranks;
+  json["warmups"] = record.warmups;
+  json["repeats"] = record.repeats;
+  json["rank_runs"] = Json::array();
+  for (const RankRun& rank : record.rank_runs) json["rank_runs"].push_back(rank_json(rank));
+  add_ops(json);
+  json["step_ps"] = record.step_ps;
+  json["device_peak_bytes"] = record.device_peak_bytes;
+  json["numerics"] = Json::array();
+  for (const NumericsResult& result : record.numerics) json["numerics"].push_back(numerics_json(result));
+  json["exclusions"] = Json::array();
+  for (const Exclusion& of : record.exclusions) {
+    json["exclusions"].push_back(
+        {{"rank", of.rank}, {"position", of.position}, {"what", of.what}, {"reason", of.reason}});
+  }
+  const RunFailure& failure = record.failure;
+  json["failure"] = {{"kind", failure.kind},         {"message", failure.message}, {"rank", failure.rank},
+                     {"position", failure.position}, {"op", failure.op},           {"kernel", failure.kernel}};
+  return json;
+}
+
 // ---- reading
 
 class RecordReader {
@@ -146,34 +141,31 @@ class RecordReader {
   RunRecord read(const Json& json) {
     JsonReader in(json, file_, "", errors_);
     RunRecord record;
-    in.required_choice("format", {kFormat});
+    const std::optional<std::string> format = in.required_choice("format", {kFormat, kColumnsFormat});
+    const bool columns = format == kColumnsFormat;
     if (const Json* value = in.required("identity", "an object")) record.identity = identity(*value, in);
     if (const Json* value = in.required("hardware", "an object")) record.hardware = hardware(*value, in);
-    record.placement = named<RankPlacement>(in, "placement", placement_names());
-    record.ranks = whole<std::int32_t>(in, "ranks", 0);
-    record.warmups = whole<std::int32_t>(in, "warmups", 0);
-    record.repeats = whole<std::int32_t>(in, "repeats", 0);
+    record.placement = required_name<RankPlacement>(in, "placement", placement_names());
+    record.ranks = required_whole<std::int32_t>(in, "ranks", 0);
+    record.warmups = required_whole<std::int32_t>(in, "warmups", 0);
+    record.repeats = required_whole<std::int32_t>(in, "repeats", 0);
     each(in, "rank_runs", [&](JsonReader& item) { record.rank_runs.push_back(rank_run(item)); });
-    each(in, "ops", [&](JsonReader& item) { record.ops.push_back(op(item)); });
+    if (!columns) each(in, "ops", [&](JsonReader& item) { record.ops.push_back(op(item)); });
     record.step_ps = integers(in, "step_ps");
-    record.device_peak_bytes = whole<std::int64_t>(in, "device_peak_bytes", 0);
+    record.device_peak_bytes = required_whole<std::int64_t>(in, "device_peak_bytes", 0);
     each(in, "numerics", [&](JsonReader& item) { record.numerics.push_back(numerics(item)); });
     each(in, "exclusions", [&](JsonReader& item) { record.exclusions.push_back(exclusion(item)); });
     if (const Json* value = in.required("failure", "an object")) record.failure = failure(*value, in);
+    if (columns) record.ops = read_op_columns(in, record.ranks, record.repeats, !record.failure.kind.empty());
     in.finish();
-    check(record);
+    if (!columns) check_ops(record);
+    check_ranks(record);
     return record;
   }
 
  private:
-  template <class T>
-  static T whole(JsonReader& in, std::string_view key, std::int64_t low) {
-    const std::int64_t high = std::min<std::int64_t>(kMost, std::numeric_limits<T>::max());
-    return static_cast<T>(in.required_integer(key, low, high).value_or(low));
-  }
-  static std::string text(JsonReader& in, std::string_view key) { return in.required_string(key).value_or(""); }
   static std::uint64_t hash(JsonReader& in, std::string_view key) {
-    const std::string digits = text(in, key);
+    const std::string digits = required_text(in, key);
     std::uint64_t value = 0;
     const bool hexadecimal = digits.size() == 16 && digits.find_first_not_of("0123456789abcdef") == std::string::npos;
     if (!hexadecimal) {
@@ -182,18 +174,6 @@ class RecordReader {
     }
     for (const char c : digits) value = value * 16 + static_cast<std::uint64_t>(c <= '9' ? c - '0' : c - 'a' + 10);
     return value;
-  }
-  template <class Enum>
-  static Enum named(JsonReader& in, std::string_view key, const std::vector<std::string>& names) {
-    const std::string name = in.required_choice(key, names).value_or(names.front());
-    for (std::size_t i = 0; i < names.size(); ++i) {
-      if (names[i] == name) return static_cast<Enum>(i);
-    }
-    return Enum{};
-  }
-  static bool flag(JsonReader& in, std::string_view key) {
-    if (in.required(key, "true or false") == nullptr) return false;
-    return in.boolean(key).value_or(false);
   }
   // A number, or null for infinity.
   static double number(JsonReader& in, std::string_view key) {
@@ -212,8 +192,8 @@ class RecordReader {
     }
     for (std::size_t i = 0; i < list->size(); ++i) {
       const Json& item = (*list)[i];
-      if (item.is_number_integer()) {
-        values.push_back(item.get<std::int64_t>());
+      if (const std::optional<std::int64_t> value = whole_number(item)) {
+        values.push_back(*value);
       } else {
         in.add_error(fmt::format("{}/{}", key, i), "is " + describe(item), "a whole number of picoseconds");
       }
@@ -255,16 +235,16 @@ class RecordReader {
   RunIdentity identity(const Json& json, JsonReader& outer) {
     JsonReader in(json, file_, outer.child_path("identity"), errors_);
     RunIdentity of;
-    of.study = text(in, "study");
-    of.study_case = text(in, "case");
-    of.strategy = text(in, "strategy");
-    of.study_file = text(in, "study_file");
+    of.study = required_text(in, "study");
+    of.study_case = required_text(in, "case");
+    of.strategy = required_text(in, "strategy");
+    of.study_file = required_text(in, "study_file");
     of.reductions = texts(in, "reductions");
     of.fingerprint = hash(in, "fingerprint");
     of.seed = hash(in, "seed");
-    of.date = text(in, "date");
-    of.git = text(in, "git");
-    of.version = text(in, "version");
+    of.date = required_text(in, "date");
+    of.git = required_text(in, "git");
+    of.version = required_text(in, "version");
     in.finish();
     return of;
   }
@@ -272,46 +252,46 @@ class RecordReader {
   HardwareInfo hardware(const Json& json, JsonReader& outer) {
     JsonReader in(json, file_, outer.child_path("hardware"), errors_);
     HardwareInfo of;
-    of.device = text(in, "device");
-    of.devices = whole<std::int32_t>(in, "devices", 1);
-    of.device_memory_bytes = whole<std::int64_t>(in, "device_memory_bytes", 0);
-    of.multiprocessors = whole<std::int32_t>(in, "multiprocessors", 0);
-    of.compute_capability = text(in, "compute_capability");
-    of.driver = text(in, "driver");
-    of.cuda = text(in, "cuda");
-    of.cublas = text(in, "cublas");
-    of.cudnn = text(in, "cudnn");
-    of.nccl = text(in, "nccl");
-    of.sm_clock_mhz = whole<std::int32_t>(in, "sm_clock_mhz", 0);
-    of.memory_clock_mhz = whole<std::int32_t>(in, "memory_clock_mhz", 0);
-    of.sm_clock_before_mhz = whole<std::int32_t>(in, "sm_clock_before_mhz", 0);
-    of.sm_clock_after_mhz = whole<std::int32_t>(in, "sm_clock_after_mhz", 0);
-    of.temperature_before_c = whole<std::int32_t>(in, "temperature_before_c", 0);
-    of.temperature_after_c = whole<std::int32_t>(in, "temperature_after_c", 0);
-    of.power_before_w = whole<std::int32_t>(in, "power_before_w", 0);
-    of.power_after_w = whole<std::int32_t>(in, "power_after_w", 0);
+    of.device = required_text(in, "device");
+    of.devices = required_whole<std::int32_t>(in, "devices", 1);
+    of.device_memory_bytes = required_whole<std::int64_t>(in, "device_memory_bytes", 0);
+    of.multiprocessors = required_whole<std::int32_t>(in, "multiprocessors", 0);
+    of.compute_capability = required_text(in, "compute_capability");
+    of.driver = required_text(in, "driver");
+    of.cuda = required_text(in, "cuda");
+    of.cublas = required_text(in, "cublas");
+    of.cudnn = required_text(in, "cudnn");
+    of.nccl = required_text(in, "nccl");
+    of.sm_clock_mhz = required_whole<std::int32_t>(in, "sm_clock_mhz", 0);
+    of.memory_clock_mhz = required_whole<std::int32_t>(in, "memory_clock_mhz", 0);
+    of.sm_clock_before_mhz = required_whole<std::int32_t>(in, "sm_clock_before_mhz", 0);
+    of.sm_clock_after_mhz = required_whole<std::int32_t>(in, "sm_clock_after_mhz", 0);
+    of.temperature_before_c = required_whole<std::int32_t>(in, "temperature_before_c", 0);
+    of.temperature_after_c = required_whole<std::int32_t>(in, "temperature_after_c", 0);
+    of.power_before_w = required_whole<std::int32_t>(in, "power_before_w", 0);
+    of.power_after_w = required_whole<std::int32_t>(in, "power_after_w", 0);
     in.finish();
     return of;
   }
 
   MeasuredOp op(JsonReader& in) {
     MeasuredOp of;
-    of.rank = whole<std::int32_t>(in, "rank", 0);
-    of.position = whole<std::int32_t>(in, "position", 0);
-    of.stream = whole<StreamId>(in, "stream", 0);
-    of.kind = named<OpKind>(in, "kind", kind_names());
-    of.pass = named<Pass>(in, "pass", pass_names());
-    of.function = named<Function>(in, "function", function_names());
-    of.collective = named<CollectiveKind>(in, "collective", collective_kinds());
-    of.segment = whole<SegmentId>(in, "segment", 0);
-    of.index = whole<std::int16_t>(in, "index", 0);
-    of.layer = whole<std::int16_t>(in, "layer", std::numeric_limits<std::int16_t>::min());
-    of.chunk = whole<std::int32_t>(in, "chunk", -1);
-    of.group = whole<GroupId>(in, "group", -1);
-    of.label = text(in, "label");
-    of.kernel = text(in, "kernel");
-    of.bytes = whole<std::int64_t>(in, "bytes", 0);
-    of.communication = flag(in, "communication");
+    of.rank = required_whole<std::int32_t>(in, "rank", 0);
+    of.position = required_whole<std::int32_t>(in, "position", 0);
+    of.stream = required_whole<StreamId>(in, "stream", 0);
+    of.kind = required_name<OpKind>(in, "kind", op_kind_names());
+    of.pass = required_name<Pass>(in, "pass", pass_names());
+    of.function = required_name<Function>(in, "function", function_names());
+    of.collective = required_name<CollectiveKind>(in, "collective", collective_names());
+    of.segment = required_whole<SegmentId>(in, "segment", 0);
+    of.index = required_whole<std::int16_t>(in, "index", 0);
+    of.layer = required_whole<std::int16_t>(in, "layer", std::numeric_limits<std::int16_t>::min());
+    of.chunk = required_whole<std::int32_t>(in, "chunk", -1);
+    of.group = required_whole<GroupId>(in, "group", -1);
+    of.label = required_text(in, "label");
+    of.kernel = required_text(in, "kernel");
+    of.bytes = required_whole<std::int64_t>(in, "bytes", 0);
+    of.communication = required_flag(in, "communication");
     of.start_ps = integers(in, "start_ps");
     of.end_ps = integers(in, "end_ps");
     return of;
@@ -319,49 +299,49 @@ class RecordReader {
 
   RankRun rank_run(JsonReader& in) {
     RankRun of;
-    of.rank = whole<std::int32_t>(in, "rank", 0);
-    of.device = whole<std::int32_t>(in, "device", 0);
-    of.resident_bytes = whole<std::int64_t>(in, "resident_bytes", 0);
-    of.planned_peak_bytes = whole<std::int64_t>(in, "planned_peak_bytes", 0);
-    of.arena_bytes = whole<std::int64_t>(in, "arena_bytes", 0);
-    of.scratch_bytes = whole<std::int64_t>(in, "scratch_bytes", 0);
-    of.device_peak_bytes = whole<std::int64_t>(in, "device_peak_bytes", 0);
+    of.rank = required_whole<std::int32_t>(in, "rank", 0);
+    of.device = required_whole<std::int32_t>(in, "device", 0);
+    of.resident_bytes = required_whole<std::int64_t>(in, "resident_bytes", 0);
+    of.planned_peak_bytes = required_whole<std::int64_t>(in, "planned_peak_bytes", 0);
+    of.arena_bytes = required_whole<std::int64_t>(in, "arena_bytes", 0);
+    of.scratch_bytes = required_whole<std::int64_t>(in, "scratch_bytes", 0);
+    of.device_peak_bytes = required_whole<std::int64_t>(in, "device_peak_bytes", 0);
     of.step_ps = integers(in, "step_ps");
     return of;
   }
 
   NumericsResult numerics(JsonReader& in) {
     NumericsResult of;
-    of.quantity = text(in, "quantity");
-    of.reference = text(in, "reference");
+    of.quantity = required_text(in, "quantity");
+    of.reference = required_text(in, "reference");
     of.error = number(in, "error");
     of.undistributed_error = number(in, "undistributed_error");
     of.limit = number(in, "limit");
-    of.elements = whole<std::int64_t>(in, "elements", 0);
-    of.missing = whole<std::int64_t>(in, "missing", 0);
-    of.worst = text(in, "worst");
-    of.pass = flag(in, "pass");
+    of.elements = required_whole<std::int64_t>(in, "elements", 0);
+    of.missing = required_whole<std::int64_t>(in, "missing", 0);
+    of.worst = required_text(in, "worst");
+    of.pass = required_flag(in, "pass");
     return of;
   }
 
   Exclusion exclusion(JsonReader& in) {
     Exclusion of;
-    of.rank = whole<std::int32_t>(in, "rank", -1);
-    of.position = whole<std::int32_t>(in, "position", -1);
-    of.what = text(in, "what");
-    of.reason = text(in, "reason");
+    of.rank = required_whole<std::int32_t>(in, "rank", -1);
+    of.position = required_whole<std::int32_t>(in, "position", -1);
+    of.what = required_text(in, "what");
+    of.reason = required_text(in, "reason");
     return of;
   }
 
   RunFailure failure(const Json& json, JsonReader& outer) {
     JsonReader in(json, file_, outer.child_path("failure"), errors_);
     RunFailure of;
-    of.kind = text(in, "kind");
-    of.message = text(in, "message");
-    of.rank = whole<std::int32_t>(in, "rank", -1);
-    of.position = whole<std::int32_t>(in, "position", -1);
-    of.op = text(in, "op");
-    of.kernel = text(in, "kernel");
+    of.kind = required_text(in, "kind");
+    of.message = required_text(in, "message");
+    of.rank = required_whole<std::int32_t>(in, "rank", -1);
+    of.position = required_whole<std::int32_t>(in, "position", -1);
+    of.op = required_text(in, "op");
+    of.kernel = required_text(in, "kernel");
     in.finish();
     return of;
   }
@@ -371,7 +351,7 @@ class RecordReader {
   }
 
   // Lengths and order of times.
-  void check(const RunRecord& record) {
+  void check_ops(const RunRecord& record) {
     const bool whole_run = record.failure.kind.empty();
     const auto repeats = static_cast<std::size_t>(record.repeats);
     for (std::size_t i = 0; i < record.ops.size(); ++i) {
@@ -385,11 +365,19 @@ class RecordReader {
         continue;
       }
       for (std::size_t k = 0; k < op.start_ps.size(); ++k) {
+        if (op.start_ps[k] < 0) {
+          add(fmt::format("{}/start_ps/{}", path, k), fmt::format("is {}", op.start_ps[k]), "at least 0");
+        }
         if (op.start_ps[k] <= op.end_ps[k]) continue;
         add(fmt::format("{}/end_ps/{}", path, k), fmt::format("is {}", op.end_ps[k]),
             fmt::format("at least the start, {}", op.start_ps[k]));
       }
     }
+  }
+
+  void check_ranks(const RunRecord& record) {
+    const bool whole_run = record.failure.kind.empty();
+    const auto repeats = static_cast<std::size_t>(record.repeats);
     for (std::size_t i = 0; i < record.rank_runs.size(); ++i) {
       const std::size_t steps = record.rank_runs[i].step_ps.size();
       if (whole_run && steps != repeats) {
@@ -411,31 +399,14 @@ class RecordReader {
 }  // namespace
 
 nlohmann::ordered_json to_json(const RunRecord& record) {
-  Json json;
-  json["format"] = kFormat;
-  json["identity"] = identity_json(record.identity);
-  json["hardware"] = hardware_json(record.hardware);
-  json["placement"] = name_json(record.placement, placement_names());
-  json["ranks"] = record.ranks;
-  json["warmups"] = record.warmups;
-  json["repeats"] = record.repeats;
-  json["rank_runs"] = Json::array();
-  for (const RankRun& rank : record.rank_runs) json["rank_runs"].push_back(rank_json(rank));
-  json["ops"] = Json::array();
-  for (const MeasuredOp& op : record.ops) json["ops"].push_back(op_json(op));
-  json["step_ps"] = record.step_ps;
-  json["device_peak_bytes"] = record.device_peak_bytes;
-  json["numerics"] = Json::array();
-  for (const NumericsResult& result : record.numerics) json["numerics"].push_back(numerics_json(result));
-  json["exclusions"] = Json::array();
-  for (const Exclusion& of : record.exclusions) {
-    json["exclusions"].push_back(
-        {{"rank", of.rank}, {"position", of.position}, {"what", of.what}, {"reason", of.reason}});
-  }
-  const RunFailure& failure = record.failure;
-  json["failure"] = {{"kind", failure.kind},         {"message", failure.message}, {"rank", failure.rank},
-                     {"position", failure.position}, {"op", failure.op},           {"kernel", failure.kernel}};
-  return json;
+  return record_json(record, kFormat, [&](Json& json) {
+    json["ops"] = Json::array();
+    for (const MeasuredOp& op : record.ops) json["ops"].push_back(op_json(op));
+  });
+}
+
+nlohmann::ordered_json to_columns_json(const RunRecord& record) {
+  return record_json(record, kColumnsFormat, [&](Json& json) { add_op_columns(record.ops, json); });
 }
 
 Expected<RunRecord> run_record_from_json(const nlohmann::ordered_json& json, const std::string& file, bool part) {

@@ -20,15 +20,24 @@ std::optional<RunRecord> read_record_at(const Json& json, const std::string& fil
   return std::nullopt;
 }
 
+// Each version of a kept run has one form of record.
+void check_format(const Json& record, const std::string& schema, JsonReader& reader) {
+  if (schema.empty() || !record.is_object() || !record.contains("format")) return;
+  const std::string format = schema == "kept-run/1" ? "longhaul-run/1" : "longhaul-run/2";
+  if (record["format"] == format) return;
+  reader.add_error("record/format", "is " + describe(record["format"]), fmt::format("\"{}\" in {}", format, schema));
+}
+
 }  // namespace
 
 std::string kept_run_text(const KeptRun& run) {
-  return results_text({{"schema", "kept-run/1"},
+  return results_text({{"schema", "kept-run/2"},
                        {"origin", run.origin},
                        {"study", run.study},
                        {"case", run.study_case},
                        {"strategy", run.strategy},
-                       {"record", to_json(run.record)}});
+                       {"record", to_columns_json(run.record)}},
+                      LongLists::kFilled);
 }
 
 Expected<KeptRun> parse_kept_run(const Json& json, const std::string& file) {
@@ -43,7 +52,7 @@ Expected<KeptRun> parse_kept_run(const Json& json, const std::string& file) {
     return run;
   }
   JsonReader reader(json, file, "", errors);
-  reader.required_choice("schema", {"kept-run/1"});
+  const std::string schema = reader.required_choice("schema", {"kept-run/1", "kept-run/2"}).value_or("");
   run.origin = reader.required_choice("origin", {"measured", "emulated", "synthetic"}).value_or("");
   if (const Json* study = reader.required("study", "the study that ran, an object of schema study/1")) {
     if (study->is_object()) {
@@ -54,7 +63,8 @@ Expected<KeptRun> parse_kept_run(const Json& json, const std::string& file) {
   }
   run.study_case = reader.required_string("case").value_or("");
   run.strategy = reader.required_string("strategy").value_or("");
-  if (const Json* record = reader.required("record", "what was measured, an object of format longhaul-run/1")) {
+  if (const Json* record = reader.required("record", "what was measured, an object of format longhaul-run/2")) {
+    check_format(*record, schema, reader);
     std::optional<RunRecord> read = read_record_at(*record, file, "/record", errors);
     if (read) run.record = std::move(*read);
   }

@@ -39,15 +39,15 @@ class OpFaults {
   OpFaults(const RecordPlace& place, Errors& errors) : place_(place), errors_(&errors) {}
   void missing(const PredictedOp& op) {
     if (++missing_ > kNamed) return;
-    errors_->push_back({place_.file, place_.path + "/ops",
+    errors_->push_back({place_.file, place_.path,
                         fmt::format("lacks op {} of rank {}, `{}` ({}, layer {})", op.position, op.rank, op.label,
                                     to_string(op.pass), op.layer),
                         "every op of the schedule, or an exclusion that says why it is not there", ""});
   }
-  void unknown(std::size_t index, const MeasuredOp& op) {
+  void unknown(const MeasuredOp& op) {
     if (++unknown_ > kNamed) return;
-    errors_->push_back({place_.file, fmt::format("{}/ops/{}", place_.path, index),
-                        fmt::format("is op {} of rank {}, `{}`, which the schedule does not have there", op.position,
+    errors_->push_back({place_.file, place_.path,
+                        fmt::format("holds op {} of rank {}, `{}`, which the schedule does not have there", op.position,
                                     op.rank, op.label),
                         "ops of the schedule by rank and position, each once", ""});
   }
@@ -60,7 +60,7 @@ class OpFaults {
   static constexpr int kNamed = 10;
   void count(int all, const char* what) {
     if (all > kNamed) {
-      errors_->push_back({place_.file, place_.path + "/ops", fmt::format("{} {}", all - kNamed, what), "", ""});
+      errors_->push_back({place_.file, place_.path, fmt::format("{} {}", all - kNamed, what), "", ""});
     }
   }
   const RecordPlace& place_;
@@ -76,7 +76,7 @@ void compare_ops(const Prediction& prediction, const RunRecord& record, const Re
   for (std::size_t i = 0; i < record.ops.size(); ++i) {
     const auto at = wanted.find(place_of(record.ops[i]));
     const bool fits = at != wanted.end() && is_same(*at->second, record.ops[i]);
-    if (!fits || !found.emplace(place_of(record.ops[i]), true).second) faults.unknown(i, record.ops[i]);
+    if (!fits || !found.emplace(place_of(record.ops[i]), true).second) faults.unknown(record.ops[i]);
   }
   for (const PredictedOp& op : prediction.ops) {
     if (!found.contains(place_of(op)) && !is_excluded(record, op)) faults.missing(op);

@@ -78,7 +78,7 @@ TEST(RunRecord, AFolderThatIsNotThereIsALimit) {
 
 TEST(RunRecord, EveryFaultIsListedWithItsPointer) {
   Json json = to_json(example());
-  json["format"] = "longhaul-run/2";
+  json["format"] = "longhaul-run/3";
   json["ops"][0]["kind"] = "gemmm";
   json["ops"][0]["end_ps"] = {9, 498};      // before its start
   json["rank_runs"][0]["step_ps"] = {900};  // one repeat is missing

@@ -188,13 +188,26 @@ TEST(Validate, ARunOfAnotherStrategyOrBaseline) {
   EXPECT_FALSE(std::filesystem::exists(scratch() / "foreign"));
 }
 
+// Takes one op off a column, in which [value, n] stands for n ops.
+void drop_last(Json& column) {
+  Json& last = column.back();
+  if (last.is_array() && last[1] > 1) {
+    last[1] = last[1].get<int>() - 1;
+  } else {
+    column.erase(column.size() - 1);
+  }
+}
+
 TEST(Validate, ARecordThatLacksOps) {
   Json run = Json::parse(read(scratch() / files().record));
-  run["record"]["ops"].erase(0);
+  Json& block = run["record"]["op_blocks"][0];  // without its last op
+  for (const char* column : {"template", "position_step", "segment", "layer", "chunk"}) drop_last(block[column]);
+  for (Json& times : block["gap_ticks"]) times.erase(times.size() - 1);
+  for (Json& times : block["duration_ticks"]) times.erase(times.size() - 1);
   write("lacking.json", run.dump());
   const Output output = longhaul(validate("--record lacking.json"));
   EXPECT_EQ(output.code, 2);
-  EXPECT_THAT(output.err, HasSubstr("lacking.json: /record/ops: lacks op 0 of rank 0")) << output.err;
+  EXPECT_THAT(output.err, HasSubstr("lacking.json: /record: lacks op ")) << output.err;
 }
 
 TEST(Validate, ARunThatEndedEarlyIsToldInOneLine) {

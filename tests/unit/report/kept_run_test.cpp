@@ -7,6 +7,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <valijson/adapters/nlohmann_json_adapter.hpp>
+#include <valijson/schema.hpp>
+#include <valijson/schema_parser.hpp>
+#include <valijson/validator.hpp>
 
 #include "tests/unit/report/small_case.h"
 #include "validate/report/run_targets.h"
@@ -48,13 +52,47 @@ TEST(KeptRun, ABareRecordIsTakenWithoutAStudy) {
   EXPECT_EQ(read->strategy, "flashcp");
 }
 
+// Stored runs of the first version still load; each version has its own form of record.
+TEST(KeptRun, TheFirstVersionIsRead) {
+  const KeptRun run = small_run("flashcp", "synthetic");
+  Json json = *parse_json(kept_run_text(run), "run.json");
+  json["schema"] = "kept-run/1";
+  const Expected<KeptRun> mixed = parse_kept_run(json, "run.json");
+  ASSERT_FALSE(mixed);
+  EXPECT_EQ(mixed.error().front().to_string(),
+            "run.json: /record/format: is \"longhaul-run/2\"; expected \"longhaul-run/1\" in kept-run/1");
+  json["record"] = to_json(run.record);
+  const Expected<KeptRun> read = parse_kept_run(json, "run.json");
+  ASSERT_TRUE(read) << read.error().front().to_string();
+  EXPECT_EQ(read->record, run.record);
+  EXPECT_EQ(kept_run_text(*read), kept_run_text(run));
+}
+
+TEST(KeptRun, ObeysItsSchema) {
+  std::ifstream in(LONGHAUL_KEPT_RUN_SCHEMA);
+  const nlohmann::json text = nlohmann::json::parse(in);
+  valijson::Schema schema;
+  valijson::SchemaParser().populateSchema(valijson::adapters::NlohmannJsonAdapter(text), schema);
+  nlohmann::json value = nlohmann::json::parse(kept_run_text(small_run("flashcp", "synthetic")));
+  const auto obeys = [&] {
+    return valijson::Validator().validate(schema, valijson::adapters::NlohmannJsonAdapter(value), nullptr);
+  };
+  EXPECT_TRUE(obeys());
+  value["record"]["op_blocks"][0]["duration_ticks"][0][0] = -1;
+  EXPECT_FALSE(obeys());
+  value["record"]["op_blocks"][0]["duration_ticks"][0][0] = 1;
+  EXPECT_TRUE(obeys());
+  value["record"]["op_templates"][0]["kind"] = "gemmm";
+  EXPECT_FALSE(obeys());
+}
+
 TEST(KeptRun, EveryFaultAtOnce) {
   Json json = *parse_json(kept_run_text(small_run("flashcp", "synthetic")), "run.json");
   json["origin"] = "mesured";
   json.erase("study");
   json["strategy"] = 3;
   json["recrd"] = 1;
-  json["record"].erase("ops");
+  json["record"].erase("op_blocks");
   const Expected<KeptRun> read = parse_kept_run(json, "run.json");
   ASSERT_FALSE(read);
   std::string all;
@@ -63,7 +101,7 @@ TEST(KeptRun, EveryFaultAtOnce) {
   EXPECT_THAT(all, HasSubstr("did you mean \"measured\"?"));
   EXPECT_THAT(all, HasSubstr("run.json: /study: is missing; expected the study that ran, an object of schema study/1"));
   EXPECT_THAT(all, HasSubstr("run.json: /strategy: is 3"));
-  EXPECT_THAT(all, HasSubstr("run.json: /record/ops"));
+  EXPECT_THAT(all, HasSubstr("run.json: /record/op_blocks"));
   EXPECT_THAT(all, HasSubstr("run.json: /recrd: unknown key"));
 }
 
