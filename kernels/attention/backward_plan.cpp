@@ -79,16 +79,27 @@ bool see_the_same_pieces(BackwardPlan& plan, const KeyTile& a, const KeyTile& b)
   return true;
 }
 
+struct QueryTileSpan {
+  std::int32_t begin = 0, end = 0;
+};
+
+// What segment `index` of key tiles begin .. end-1, which see the same pieces, covers in all.
+QueryTileSpan union_of(BackwardPlan& plan, std::size_t begin, std::size_t end, std::int32_t index) {
+  const BackwardSegment& first = segment_of(plan, plan.tiles[begin], index);
+  QueryTileSpan span{first.q_tile_begin, first.q_tile_begin + first.q_tiles};
+  for (std::size_t t = begin + 1; t < end; ++t) {
+    const BackwardSegment& segment = segment_of(plan, plan.tiles[t], index);
+    span.begin = std::min(span.begin, segment.q_tile_begin);
+    span.end = std::max(span.end, segment.q_tile_begin + segment.q_tiles);
+  }
+  return span;
+}
+
 // Widens the segments of key tiles begin .. end-1, which see the same pieces, to the union of their query tiles.
 void join(BackwardPlan& plan, std::size_t begin, std::size_t end) {
   const KeyTile first = plan.tiles[begin];
   for (std::int32_t i = 0; i < first.segment_end - first.segment_begin; ++i) {
-    std::int32_t from = segment_of(plan, first, i).q_tile_begin, to = from;
-    for (std::size_t t = begin; t < end; ++t) {
-      const BackwardSegment& segment = segment_of(plan, plan.tiles[t], i);
-      from = std::min(from, segment.q_tile_begin);
-      to = std::max(to, segment.q_tile_begin + segment.q_tiles);
-    }
+    const auto [from, to] = union_of(plan, begin, end, i);
     for (std::size_t t = begin; t < end; ++t) {
       BackwardSegment& segment = segment_of(plan, plan.tiles[t], i);
       const std::int32_t before = segment.q_tile_begin - from;
@@ -106,23 +117,49 @@ void join(BackwardPlan& plan, std::size_t begin, std::size_t end) {
   }
 }
 
+bool visit_the_same(BackwardPlan& plan, const KeyTile& a, const KeyTile& b) {
+  if (!see_the_same_pieces(plan, a, b)) return false;
+  for (std::int32_t i = 0; i < a.segment_end - a.segment_begin; ++i) {
+    const BackwardSegment &x = segment_of(plan, a, i), &y = segment_of(plan, b, i);
+    if (x.q_tile_begin != y.q_tile_begin || x.q_tiles != y.q_tiles) return false;
+  }
+  return true;
+}
+
+// Whether key tiles begin .. end-1 are better off visiting the union of their query tiles.
+bool worth_joining(BackwardPlan& plan, std::size_t begin, std::size_t end, const BackwardGroups& groups) {
+  const KeyTile first = plan.tiles[begin];
+  std::int64_t steps = 0, fetches = 0, joined = 0;
+  for (std::size_t t = begin; t < end; ++t) {
+    steps += plan.tiles[t].q_tiles;
+    if (t == begin || !visit_the_same(plan, plan.tiles[t - 1], plan.tiles[t])) fetches += plan.tiles[t].q_tiles;
+  }
+  for (std::int32_t i = 0; i < first.segment_end - first.segment_begin; ++i) {
+    const QueryTileSpan span = union_of(plan, begin, end, i);
+    joined += span.end - span.begin;
+  }
+  const std::int64_t added = joined * static_cast<std::int64_t>(end - begin) - steps;
+  return joined > groups.cached_q_tiles &&
+         static_cast<double>(added) <= groups.fetch_steps * static_cast<double>(fetches - joined);
+}
+
 // `plan` has its tiles in order of their rows.
-void join_groups(BackwardPlan& plan, std::int32_t group) {
+void join_groups(BackwardPlan& plan, const BackwardGroups& groups) {
   for (std::size_t begin = 0, end; begin < plan.tiles.size(); begin = end) {
     end = begin + 1;
-    while (end < plan.tiles.size() && end - begin < static_cast<std::size_t>(group) &&
+    while (end < plan.tiles.size() && end - begin < static_cast<std::size_t>(groups.tiles) &&
            see_the_same_pieces(plan, plan.tiles[begin], plan.tiles[end])) {
       ++end;
     }
-    join(plan, begin, end);
+    if (worth_joining(plan, begin, end, groups)) join(plan, begin, end);
   }
 }
 
 }  // namespace
 
 BackwardPlan plan_backward(std::span<const Piece> pieces, std::int64_t q_rows, std::int64_t k_rows,
-                           std::int32_t tile_rows, std::int32_t tile_keys, std::int32_t group) {
-  if (group < 1) throw std::invalid_argument(fmt::format("attention key tiles in groups of {}", group));
+                           std::int32_t tile_rows, std::int32_t tile_keys, const BackwardGroups& groups) {
+  if (groups.tiles < 1) throw std::invalid_argument(fmt::format("attention key tiles in groups of {}", groups.tiles));
   const TilePlan checked = plan_tiles(pieces, q_rows, k_rows, tile_rows, tile_keys);
   BackwardPlan plan;
   plan.tile_rows = tile_rows;
@@ -147,7 +184,7 @@ BackwardPlan plan_backward(std::span<const Piece> pieces, std::int64_t q_rows, s
       plan.tiles.push_back(tile);
     }
   }
-  if (group > 1) join_groups(plan, group);
+  if (groups.tiles > 1) join_groups(plan, groups);
   std::stable_sort(plan.tiles.begin(), plan.tiles.end(),
                    [](const KeyTile& a, const KeyTile& b) { return a.q_tiles > b.q_tiles; });
   return plan;

@@ -16,7 +16,7 @@ enum class HopperBackwardVersion : std::uint8_t {
   kG,  // D, added as in F
   kH,  // F, added another step later, beside the scores
 };
-inline constexpr HopperBackwardVersion kDefaultHopperBackward = HopperBackwardVersion::kC;
+inline constexpr HopperBackwardVersion kDefaultHopperBackward = HopperBackwardVersion::kD;
 
 // "C" .. "H", in order.
 inline const std::vector<std::string>& hopper_backward_names() {

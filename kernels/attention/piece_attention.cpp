@@ -22,6 +22,10 @@ namespace {
 // Keys and values of the heads that run together; half of the L2 that an H100 or H200 has (50 to 60 MB).
 constexpr std::int64_t kSectionBytes = std::int64_t{32} << 20;
 
+constexpr int kGroupTiles = 4;
+// Of one query head: rows and gradients in bf16, the sum of dQ in fp32.
+constexpr std::int64_t kQueryTileBytes = std::int64_t{kHopperBackwardRows} * kHopperHeadDim * (2 + 2 + 4);
+
 int device_attribute(cudaDeviceAttr attribute) {
   int device = 0, value = 0;
   LH_CUDA_CHECK(cudaGetDevice(&device));
@@ -159,6 +163,7 @@ PieceAttention::PieceAttention(const AttentionShape& shape, Kernel kernel)
   const std::string why = refusal(kernel, shape, device_capability());
   if (!why.empty()) throw std::invalid_argument("attention: " + why);
   multiprocessors_ = device_attribute(cudaDevAttrMultiProcessorCount);
+  l2_bytes_ = device_attribute(cudaDevAttrL2CacheSize);
   LH_CUDA_CHECK(cudaMemset(counters_.data(), 0, counters_.size_bytes()));
 }
 
@@ -203,12 +208,22 @@ void PieceAttention::forward(const PiecePlan& plan, const Bf16* q, const Bf16* k
   launch_hopper_forward(maps, args, multiprocessors_, stream);
 }
 
+BackwardGroups PieceAttention::backward_groups() const {
+  BackwardGroups groups;
+  groups.tiles = kGroupTiles;
+  const std::int64_t query_tile_bytes = shape_.q_heads / shape_.kv_heads * kQueryTileBytes;
+  groups.cached_q_tiles = static_cast<std::int32_t>(l2_bytes_ / 2 / query_tile_bytes);
+  return groups;
+}
+
 PieceBackwardPlan PieceAttention::plan_backward(std::span<const Piece> pieces, std::int64_t q_rows, std::int64_t k_rows,
-                                                cudaStream_t stream, int group) const {
+                                                cudaStream_t stream,
+                                                const BackwardGroups& groups) const {
   const bool hopper = kernel_ == Kernel::kHopper;
   const std::int32_t rows = hopper ? kHopperBackwardRows : kPortableTileRows;
   const std::int32_t keys = hopper ? kHopperBackwardKeys : kPortableTileKeys;
-  const BackwardPlan plan = longhaul::plan_backward(pieces, q_rows, k_rows, rows, keys, hopper ? group : 1);
+  const BackwardPlan plan =
+      longhaul::plan_backward(pieces, q_rows, k_rows, rows, keys, hopper ? groups : BackwardGroups{});
   check_items(plan.q_tiles.size(), shape_.q_heads);
   check_items(plan.tiles.size(), shape_.kv_heads);
   return PieceBackwardPlan(plan, hopper ? TilePlan{} : plan_tiles(pieces, q_rows, k_rows, rows, keys), stream);
@@ -247,9 +262,9 @@ void PieceAttention::backward(const PieceBackwardPlan& plan, const Inputs& in, c
   args.tiles = plan.tiles();
   args.q_heads = shape_.q_heads;
   args.kv_heads = shape_.kv_heads;
-  // Version C is what has been measured, with all key heads mixed; one head after the other awaits its run.
-  const bool measured = backward_version_ == HopperBackwardVersion::kC;
-  args.last_heads = measured ? shape_.kv_heads : last_backward_heads(plan, shape_.kv_heads, multiprocessors_);
+  // Version C was measured with all key heads mixed, the others one head after the other.
+  const bool mixed = backward_version_ == HopperBackwardVersion::kC;
+  args.last_heads = mixed ? shape_.kv_heads : last_backward_heads(plan, shape_.kv_heads, multiprocessors_);
   const ForwardOutput scales = output_of(shape_, nullptr, nullptr);
   args.scale = scales.scale;
   args.scale_log2 = scales.scale_log2;

@@ -90,10 +90,15 @@ class PieceAttention {
   void forward(const PiecePlan& plan, const Bf16* q, const Bf16* k, const Bf16* v, Bf16* o, float* lse,
                cudaStream_t stream);
 
-  // Throws as `plan` does. `group`: key tiles of the Hopper kernel that keep step (tile_plan.h); the portable kernel has
-  // no such.
+  // Throws as `plan` does. Key tiles are joined (tile_plan.h) as `backward_groups` says, or as the caller does; the
+  // portable kernel has no such.
   PieceBackwardPlan plan_backward(std::span<const Piece> pieces, std::int64_t q_rows, std::int64_t k_rows,
-                                  cudaStream_t stream, int group = 1) const;
+                                  cudaStream_t stream) const {
+    return plan_backward(pieces, q_rows, k_rows, stream, backward_groups());
+  }
+  PieceBackwardPlan plan_backward(std::span<const Piece> pieces, std::int64_t q_rows, std::int64_t k_rows,
+                                  cudaStream_t stream, const BackwardGroups& groups) const;
+  BackwardGroups backward_groups() const;
 
   struct Inputs {
     const Bf16 *q = nullptr, *k = nullptr, *v = nullptr;
@@ -115,6 +120,7 @@ class PieceAttention {
   Kernel kernel_;
   HopperBackwardVersion backward_version_ = kDefaultHopperBackward;
   int multiprocessors_ = 0;
+  std::int64_t l2_bytes_ = 0;
   DeviceBuffer<int> counters_;
   DeviceBuffer<float> statistics_{0}, d_q_sum_{0};
 };

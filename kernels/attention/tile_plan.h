@@ -36,9 +36,9 @@ TilePlan plan_tiles(std::span<const Piece> pieces, std::int64_t q_rows, std::int
 // some of it. Query tiles are cut like a forward plan's. Every key row is in exactly one key tile and every query row
 // in exactly one query tile. Key tiles stand in order of falling cost, query tiles in order of their rows.
 //
-// `group` key tiles in a row that see of the same pieces also visit the same query tiles, the union of theirs; what a
-// key tile does not see is masked. They take equally long, so that those that start together stay together and read
-// each query tile, and add to its dQ, at about the same time: the L2 fetches it once for all of them.
+// Key tiles in a row that see of the same pieces may be joined: they also visit the same query tiles, the union of
+// theirs; what a key tile does not see is masked. They take equally long, so that those that start together stay
+// together and read each query tile, and add to its dQ, at about the same time: the L2 fetches it once for all of them.
 struct BackwardPlan {
   std::int32_t tile_rows = 0, tile_keys = 0;
   std::int32_t q_rows = 0, k_rows = 0;
@@ -48,8 +48,17 @@ struct BackwardPlan {
   std::vector<PieceRule> pieces;
 };
 
-// Throws as plan_tiles does, and for a group below 1.
+// Which key tiles are joined: `tiles` in a row, where the steps (pairs of a key and a query tile) that it adds are at
+// most `fetch_steps` of the fetches from device memory that it saves, and where they visit more than `cached_q_tiles`.
+// The queries of fewer stay in the L2, and neighbours find them there however far apart they are.
+struct BackwardGroups {
+  std::int32_t tiles = 1;
+  double fetch_steps = 0.03;  // of a masked step; docs/performance-log.md, "Attention backward on Hopper"
+  std::int32_t cached_q_tiles = 0;
+};
+
+// Throws as plan_tiles does, and for groups of less than 1.
 BackwardPlan plan_backward(std::span<const Piece> pieces, std::int64_t q_rows, std::int64_t k_rows,
-                           std::int32_t tile_rows, std::int32_t tile_keys, std::int32_t group = 1);
+                           std::int32_t tile_rows, std::int32_t tile_keys, const BackwardGroups& groups = {});
 
 }  // namespace longhaul

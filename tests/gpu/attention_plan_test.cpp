@@ -128,8 +128,10 @@ TEST_P(PlanTest, PutsEachRowInOneTileLongTilesFirst) {
 TEST_P(PlanTest, BackwardGroupsComputeTheSamePairs) {
   const std::vector<int> want = walk(plan(128, 128));
   for (const int group : {2, 3, 8}) {
-    EXPECT_EQ(walk(plan_backward(GetParam().pieces, shape().q_rows, shape().k_rows, 33, 17, group)), want) << group;
-    EXPECT_EQ(walk(plan_backward(GetParam().pieces, shape().q_rows, shape().k_rows, 64, 128, group)), want) << group;
+    const BackwardGroups groups{group, 1e9, 0};
+    const std::int64_t q_rows = shape().q_rows, k_rows = shape().k_rows;
+    EXPECT_EQ(walk(plan_backward(GetParam().pieces, q_rows, k_rows, 33, 17, groups)), want) << group;
+    EXPECT_EQ(walk(plan_backward(GetParam().pieces, q_rows, k_rows, 64, 128, groups)), want) << group;
   }
 }
 
@@ -155,7 +157,7 @@ TEST(Plan, VisitsBlockDiffusionWithoutWaste) {
 
 // 1,024 causal: key tile i of 8 sees 16 - 2 i query tiles. In fours: 16 for the first four, 8 for the others.
 TEST(Plan, GroupsVisitTheUnion) {
-  const BackwardPlan plan = plan_backward(packed_documents({1024}), 1024, 1024, 64, 128, 4);
+  const BackwardPlan plan = plan_backward(packed_documents({1024}), 1024, 1024, 64, 128, {4, 1e9, 0});
   ASSERT_EQ(plan.tiles.size(), 8U);
   for (std::size_t i = 0; i < 8; ++i) {
     const KeyTile& tile = plan.tiles[i];
@@ -165,8 +167,26 @@ TEST(Plan, GroupsVisitTheUnion) {
     EXPECT_EQ(segment.q_tile_begin, i < 4 ? 0 : 8);
     EXPECT_EQ(segment.full_from, static_cast<std::int32_t>(2 * (i % 4) + 2));
   }
-  EXPECT_THAT([] { plan_backward({}, 1, 1, 64, 128, 0); },
+  EXPECT_THAT([] { plan_backward({}, 1, 1, 64, 128, {0, 0, 0}); },
               ThrowsMessage<std::invalid_argument>(HasSubstr("key tiles in groups of 0")));
+}
+
+// Causal, four key tiles that visit u, u - 2, u - 4 and u - 6 query tiles: joining adds 12 steps and saves 3 u - 12
+// fetches, at 0.03 a fetch enough from u = 138 on. Of 256 key tiles, 512 query tiles, u = 512, 504, .. 8: the 47 groups
+// down to u = 144 are joined.
+TEST(Plan, JoinsWhereFetchesSavedOutweighStepsAdded) {
+  const auto steps = [](const std::vector<Piece>& pieces, std::int64_t rows, const BackwardGroups& groups) {
+    std::int64_t sum = 0;
+    for (const KeyTile& tile : plan_backward(pieces, rows, rows, 64, 128, groups).tiles) sum += tile.q_tiles;
+    return sum;
+  };
+  const std::vector<Piece> causal = packed_documents({32768});
+  EXPECT_EQ(steps(causal, 32768, {4, 0.03, 0}), 256 * 257 + 47 * 12);
+  // Those of at most 400 query tiles stay in the L2: 14 groups visit more.
+  EXPECT_EQ(steps(causal, 32768, {4, 0.03, 400}), 256 * 257 + 14 * 12);
+  // Corrupted keys of blocks of 16, two query tiles each, save nothing: what is added is the clean keys' alone.
+  const std::vector<Piece> blocks = block_diffusion(8192, 16, false);
+  EXPECT_EQ(steps(blocks, 16384, {4, 1e9, 0}), steps(blocks, 16384, {}) + 16 * 24);
 }
 
 TEST(Plan, RefusesPiecesItCannotRun) {

@@ -124,7 +124,7 @@ Gradients run_backward(PieceAttention& attention, const AttentionCase& test, con
   d_o.upload(gradient, stream.get());
   const PiecePlan plan = attention.plan(test.pieces, test.shape.q_rows, test.shape.k_rows, stream.get());
   const PieceBackwardPlan backward =
-      attention.plan_backward(test.pieces, test.shape.q_rows, test.shape.k_rows, stream.get(), group);
+      attention.plan_backward(test.pieces, test.shape.q_rows, test.shape.k_rows, stream.get(), {group, 1e9, 0});
   attention.forward(plan, q.data(), k.data(), v.data(), o.data(), lse.data(), stream.get());
   for (int launch = 0; launch < 2; ++launch) {
     for (auto* buffer : {&d_q, &d_k, &d_v}) buffer->poison(stream.get());

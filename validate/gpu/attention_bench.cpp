@@ -26,6 +26,7 @@ namespace {
 
 constexpr int kWrongInput = 2;
 constexpr int kFault = 4;
+constexpr int kChosenGroups = 0;  // PieceAttention::backward_groups
 
 std::vector<std::string> identity_lines() {
   int device = 0, driver = 0, runtime = 0;
@@ -84,10 +85,11 @@ class Bench {
     return hopper ? backward_versions_ : std::vector<std::string>{default_version()};
   }
   std::vector<int> groups_for(const PieceAttention& own) const {
-    return own.kernel() == PieceAttention::Kernel::kHopper ? backward_groups_ : std::vector<int>{1};
+    return own.kernel() == PieceAttention::Kernel::kHopper ? backward_groups_ : std::vector<int>{kChosenGroups};
   }
   static std::string suffix(const std::string& version, int group) {
-    return (version == default_version() ? "" : "-" + version) + (group == 1 ? "" : fmt::format("-x{}", group));
+    const std::string in_step = group == kChosenGroups ? "" : fmt::format("-x{}", group);
+    return (version == default_version() ? "" : "-" + version) + in_step;
   }
   // A kernel that cannot run a row is no fault of the row: said, and the others go on.
   void skip(const AttentionRow& row, const std::string& impl, const std::exception& why) const {
@@ -152,7 +154,9 @@ void Bench::run(const AttentionRow& row, const AttentionCall& call) {
     time(row, call, impl, false,
          [&] { own.forward(plan, q.data(), k.data(), v.data(), o.data(), lse.data(), stream); });
     for (const int group : groups_for(own)) {
-      const PieceBackwardPlan backward = own.plan_backward(call.pieces, call.q_rows, call.k_rows, stream, group);
+      BackwardGroups groups = own.backward_groups();
+      if (group != kChosenGroups) groups.tiles = group;
+      const PieceBackwardPlan backward = own.plan_backward(call.pieces, call.q_rows, call.k_rows, stream, groups);
       for (const std::string& version : versions_for(own)) {
         if (own.kernel() == PieceAttention::Kernel::kHopper) own.use(version_named(version));
         time(row, call, impl + suffix(version, group), true, [&] {
@@ -182,7 +186,7 @@ int report(const Errors& errors) {
 struct Options {
   std::string out, only;
   std::vector<std::string> names, backward_versions = {default_version()};
-  std::vector<int> backward_groups = {1};
+  std::vector<int> backward_groups = {kChosenGroups};
   bool list = false, resume = false, quick = false;
   double seconds = 0.15;
 };
@@ -251,9 +255,9 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::IsMember(longhaul::hopper_backward_names()));
   app.add_option("--backward-groups", options.backward_groups,
-                 "key tiles that keep step, of our Hopper kernel; a figure each, all with every version")
+                 "most key tiles joined, of our Hopper kernel (0: its default), each with every version")
       ->delimiter(',')
-      ->check(CLI::Range(1, 1024));
+      ->check(CLI::Range(0, 1024));
   app.add_option("--seconds", options.seconds, "time for the samples of one call")->check(CLI::Range(0.001, 60.0));
   app.add_flag("--resume", options.resume, "go on with the file that is there");
   app.add_flag("--quick", options.quick, "one row of each kind");
