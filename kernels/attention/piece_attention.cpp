@@ -217,8 +217,7 @@ BackwardGroups PieceAttention::backward_groups() const {
 }
 
 PieceBackwardPlan PieceAttention::plan_backward(std::span<const Piece> pieces, std::int64_t q_rows, std::int64_t k_rows,
-                                                cudaStream_t stream,
-                                                const BackwardGroups& groups) const {
+                                                cudaStream_t stream, const BackwardGroups& groups) const {
   const bool hopper = kernel_ == Kernel::kHopper;
   const std::int32_t rows = hopper ? kHopperBackwardRows : kPortableTileRows;
   const std::int32_t keys = hopper ? kHopperBackwardKeys : kPortableTileKeys;

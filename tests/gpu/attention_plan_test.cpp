@@ -167,8 +167,11 @@ TEST(Plan, GroupsVisitTheUnion) {
     EXPECT_EQ(segment.q_tile_begin, i < 4 ? 0 : 8);
     EXPECT_EQ(segment.full_from, static_cast<std::int32_t>(2 * (i % 4) + 2));
   }
-  EXPECT_THAT([] { plan_backward({}, 1, 1, 64, 128, {0, 0, 0}); },
-              ThrowsMessage<std::invalid_argument>(HasSubstr("key tiles in groups of 0")));
+  EXPECT_THAT(
+      [] {
+        plan_backward({}, 1, 1, 64, 128, {0, 0, 0});
+      },
+      ThrowsMessage<std::invalid_argument>(HasSubstr("key tiles in groups of 0")));
 }
 
 // Causal, four key tiles that visit u, u - 2, u - 4 and u - 6 query tiles: joining adds 12 steps and saves 3 u - 12

@@ -20,7 +20,6 @@ void wide_product_into(const Eigen::Ref<const Matrix, 0, Eigen::OuterStride<>>& 
                        const Eigen::Ref<const Matrix, 0, Eigen::OuterStride<>>& b, bool transpose_b, int threads,
                        Eigen::Ref<Matrix, 0, Eigen::OuterStride<>> c);
 
-
 // Threads that the machine runs at a time, at least 1.
 int hardware_threads();
 
