@@ -39,7 +39,7 @@ std::shared_ptr<const Schedule> undistributed_schedule(const PreparedRun& prepar
 
 // Errors of the undistributed step, or that step itself as the reference, as the reference is.
 void add_undistributed(const Schedule& schedule, const MakeDevice& make_device, const ExecutorOptions& options,
-                       NumericsReference& reference) {
+                       const std::function<void(const char*)>& note, NumericsReference& reference) {
   const auto outcome = std::make_shared<StepOutcome>();
   const bool whole = reference.reference.has_value();
   try {
@@ -55,6 +55,7 @@ void add_undistributed(const Schedule& schedule, const MakeDevice& make_device, 
                     whole ? "" : "the step is too large for double precision on the CPU, and ", fault.why());
     return;
   }
+  note("undistributed step");
   if (whole) {
     reference.undistributed = relative_errors(schedule, *outcome, *reference.reference);
     return;
@@ -62,6 +63,7 @@ void add_undistributed(const Schedule& schedule, const MakeDevice& make_device, 
   reference.reference = reference_of(schedule, outcome);
   reference.rows = sample_rows(*schedule.batch, kSampledRows, kSampleSeed);
   reference.undistributed_rows = sampled_errors(schedule, *outcome, reference.rows, hardware_threads());
+  note("its sampled rows in double precision");
 }
 
 }  // namespace
@@ -113,8 +115,7 @@ NumericsCheck::NumericsCheck(const PreparedRun& prepared, const MakeDevice& make
     made->reference = reference_of(schedule_.model, exact);
     note("reference in double precision");
   }
-  add_undistributed(*undistributed, make_device, options, *made);
-  note("undistributed step");
+  add_undistributed(*undistributed, make_device, options, note, *made);
   reference_ = made;
   cache.fingerprint = fingerprint;
   cache.seed = options.parameter_seed;
@@ -122,16 +123,19 @@ NumericsCheck::NumericsCheck(const PreparedRun& prepared, const MakeDevice& make
   cache.reference = reference_;
 }
 
-void NumericsCheck::judge(const StepOutcome& outcome, RunRecord& record) const {
+void NumericsCheck::judge(const StepOutcome& outcome, RunRecord& record,
+                          const std::function<void(const char*)>& note) const {
   const NumericsReference& with = *reference_;
   if (!with.left_out.empty()) record.exclusions.push_back({-1, -1, "numerics", with.left_out});
   if (!with.reference) return;
   record.numerics =
       longhaul::judge(relative_errors(schedule_, outcome, *with.reference), with.undistributed, with.reference->name);
+  note("numbers compared");
   if (with.rows.empty()) return;
   const std::vector<NumericsResult> rows =
       judge_rows(sampled_errors(schedule_, outcome, with.rows, hardware_threads()), with.undistributed_rows);
   record.numerics.insert(record.numerics.end(), rows.begin(), rows.end());
+  note("sampled rows in double precision");
 }
 
 }  // namespace longhaul

@@ -57,8 +57,8 @@ class NumericsCheck {
                 ReferenceCache& cache);
 
   const StepWish& wish() const { return wish_; }
-  // Adds the results, and what was left out, to the record.
-  void judge(const StepOutcome& outcome, RunRecord& record) const;
+  // Adds the results, and what was left out, to the record; tells `note` what is done.
+  void judge(const StepOutcome& outcome, RunRecord& record, const std::function<void(const char*)>& note) const;
 
  private:
   const Schedule& schedule_;

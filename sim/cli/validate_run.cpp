@@ -125,8 +125,7 @@ FreshRun execute(const StudyEntry& asked, Prepared prepared, const RunSteps& run
   run.origin = origin;
   run.record = run_steps(plan, numerics.wish(), [&](const StepOutcome& outcome, RunRecord& record) {
     note("one step for its numbers");
-    numerics.judge(outcome, record);
-    note("numbers compared");
+    numerics.judge(outcome, record, note);
   });
   note("timed steps");
   run.record.identity = identity_of(asked, *prepared, run.record.identity);
