@@ -47,7 +47,7 @@ const std::vector<MeasuredCollective>& measured_collectives() {
   return kAll;
 }
 
-std::vector<std::string> collective_names() {
+std::vector<std::string> measured_collective_names() {
   std::vector<std::string> names;
   for (const auto& [collective, name] : kNames) names.emplace_back(name);
   return names;

@@ -27,7 +27,7 @@ std::string_view collective_name(MeasuredCollective collective);
 std::optional<MeasuredCollective> parse_collective(std::string_view name);
 const std::vector<MeasuredCollective>& measured_collectives();
 // Their names, in the same order.
-std::vector<std::string> collective_names();
+std::vector<std::string> measured_collective_names();
 
 // Buffers of one call on `ranks` ranks.
 struct CollectiveShape {

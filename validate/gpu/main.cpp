@@ -25,7 +25,7 @@ struct Arguments {
   std::string out, sizes;
   int gpus = 0;
   bool resume = false;
-  std::vector<std::string> collectives = collective_names();
+  std::vector<std::string> collectives = measured_collective_names();
   std::vector<int> max_ctas = {0, 16, 8, 4};
   bool uneven = false;
   bool graph = false;
@@ -101,8 +101,8 @@ int run_collectives(const Arguments& arguments) {
       options.collectives.push_back(*collective);
     } else {
       errors.push_back({"<command line>", "--collectives", fmt::format("has \"{}\"", name),
-                        fmt::format("{}", fmt::join(collective_names(), ", ")),
-                        nearest_name(name, collective_names())});
+                        fmt::format("{}", fmt::join(measured_collective_names(), ", ")),
+                        nearest_name(name, measured_collective_names())});
     }
   }
   options.fabric = arguments.fabric;
