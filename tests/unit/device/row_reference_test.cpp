@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
+#include "sim/core/mix.h"
 #include "tests/unit/device/device_case.h"
 #include "validate/device/host_device.h"
 
@@ -62,6 +64,49 @@ TEST(ReferenceRows, AreTheRowsOneByOne) {
         EXPECT_NEAR(all[i].dq[j], one.dq[j], 1e-12);
       }
       for (std::size_t h = 0; h < one.lse.size(); ++h) EXPECT_NEAR(all[i].lse[h], one.lse[h], 1e-12);
+    }
+  }
+}
+
+// Rows without a step: bf16 numbers between -2 and 2.
+struct LooseRows {
+  std::vector<Bf16> values;
+  RowView view;
+  LooseRows(std::int64_t rows, std::int64_t columns, std::uint64_t seed)
+      : values(static_cast<std::size_t>(rows * columns)) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      values[i] = to_bf16(static_cast<float>(mix(seed + i) >> 40) / static_cast<float>(1 << 22) - 2.0F);
+    }
+    view.columns = columns;
+    for (std::int64_t i = 0; i < rows; ++i) view.of_row.push_back(values.data() + i * columns);
+  }
+};
+
+// The same beyond one block of 512 keys, where sums shrink as larger scores come and blocks may be left out.
+TEST(ReferenceRows, AreTheRowsOneByOneOverManyBlocksOfKeys) {
+  ModelShape model;
+  model.q_heads = 4;
+  model.kv_heads = 2;
+  model.head_dim = 16;
+  for (const std::int64_t block : {0, 8, 700}) {
+    Batch batch;
+    if (block > 0) batch.objective = {ObjectiveKind::kBlockDiffusion, block};
+    batch.documents = {1700, 90};
+    batch.sequences.push_back({{0, 1}, 1790});
+    const std::int64_t count = RowOrder(batch).rows;
+    const LooseRows qkv(count, 2 * model.kv_width() + model.q_width(), 1), gradient(count, model.q_width(), 1 << 30);
+    LayerRows table;
+    table.qkv = qkv.view;
+    table.d_o = gradient.view;
+    const std::vector<std::int64_t> rows = sample_rows(batch, 80, 3);
+    const std::vector<RowResult> all = reference_rows(model, batch, table, rows, 2);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const RowResult one = reference_row(model, batch, table, rows[i]);
+      for (std::size_t j = 0; j < one.o.size(); ++j) {
+        ASSERT_NEAR(all[i].o[j], one.o[j], 1e-12) << "row " << rows[i] << ", blocks of " << block;
+        ASSERT_NEAR(all[i].dq[j], one.dq[j], 1e-11) << "row " << rows[i] << ", blocks of " << block;
+      }
+      for (std::size_t h = 0; h < one.lse.size(); ++h) ASSERT_NEAR(all[i].lse[h], one.lse[h], 1e-12);
     }
   }
 }
