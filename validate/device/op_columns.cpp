@@ -297,21 +297,6 @@ class BlockReader {
   std::size_t first_;  // of the block
 };
 
-// Each object of a list, with a reader of its own.
-template <class Item>
-void each_object(JsonReader& in, std::string_view key, Item&& item) {
-  const Json* list = in.required(key, "a list of objects");
-  if (list == nullptr) return;
-  if (!list->is_array()) {
-    in.add_error(key, "is " + describe(*list), "a list of objects");
-    return;
-  }
-  for (std::size_t i = 0; i < list->size(); ++i) {
-    JsonReader reader((*list)[i], in.file(), fmt::format("{}/{}", in.child_path(key), i), in.errors());
-    item(reader);
-  }
-}
-
 Clock read_clock(JsonReader& in) {
   Clock clock;
   const Json* json = in.required("clock", "an object: tick_ps, float_ms");

@@ -1,5 +1,7 @@
 #include "validate/device/record_fields.h"
 
+#include <fmt/format.h>
+
 namespace longhaul {
 namespace {
 
@@ -40,6 +42,19 @@ std::string required_text(JsonReader& in, std::string_view key) { return in.requ
 bool required_flag(JsonReader& in, std::string_view key) {
   if (in.required(key, "true or false") == nullptr) return false;
   return in.boolean(key).value_or(false);
+}
+
+void each_object(JsonReader& in, std::string_view key, const std::function<void(JsonReader&)>& item) {
+  const Json* list = in.required(key, "a list of objects");
+  if (list == nullptr) return;
+  if (!list->is_array()) {
+    in.add_error(key, "is " + describe(*list), "a list of objects");
+    return;
+  }
+  for (std::size_t i = 0; i < list->size(); ++i) {
+    JsonReader reader((*list)[i], in.file(), fmt::format("{}/{}", in.child_path(key), i), in.errors());
+    item(reader);
+  }
 }
 
 std::optional<std::int64_t> whole_number(const Json& value) {

@@ -4,6 +4,7 @@
 // the least value that is allowed, so that reading goes on.
 #pragma once
 
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -43,6 +44,9 @@ T required_whole(JsonReader& in, std::string_view key, std::int64_t low) {
 
 std::string required_text(JsonReader& in, std::string_view key);
 bool required_flag(JsonReader& in, std::string_view key);
+
+// Calls `item` with a reader of each object of a required list; an item that is no object is the reader's error.
+void each_object(JsonReader& in, std::string_view key, const std::function<void(JsonReader&)>& item);
 
 // nullopt: not a whole number, or beyond 64 bits with sign.
 std::optional<std::int64_t> whole_number(const Json& value);

@@ -219,17 +219,10 @@ class RecordReader {
   }
   template <class Item>
   void each(JsonReader& in, std::string_view key, Item&& item) {
-    const Json* list = in.required(key, "a list of objects");
-    if (list == nullptr) return;
-    if (!list->is_array()) {
-      in.add_error(key, "is " + describe(*list), "a list of objects");
-      return;
-    }
-    for (std::size_t i = 0; i < list->size(); ++i) {
-      JsonReader reader((*list)[i], file_, fmt::format("{}/{}", in.child_path(key), i), errors_);
+    each_object(in, key, [&](JsonReader& reader) {
       item(reader);
       reader.finish();
-    }
+    });
   }
 
   RunIdentity identity(const Json& json, JsonReader& outer) {
