@@ -252,9 +252,9 @@ class BlockReader {
       return;
     }
     for (std::size_t r = 0; r < gaps->size(); ++r) {
-      const bool fits = of_all_ops((*gaps)[r], fmt::format("gap_ticks/{}", r)) &
-                        of_all_ops((*durations)[r], fmt::format("duration_ticks/{}", r));
-      if (fits) read_repeat((*gaps)[r], (*durations)[r], r);
+      const bool gaps_fit = of_all_ops((*gaps)[r], fmt::format("gap_ticks/{}", r));
+      const bool durations_fit = of_all_ops((*durations)[r], fmt::format("duration_ticks/{}", r));
+      if (gaps_fit && durations_fit) read_repeat((*gaps)[r], (*durations)[r], r);
     }
   }
 

@@ -124,7 +124,7 @@ std::vector<ComparedRow> compare_alone(const Prediction& prediction, const RunRe
 }
 
 // What NCCL holds for the rank's communicators (one a group of several ranks). A channel to a peer has a buffer that
-// the peer writes into, of three protocols (NCCL 2.28 init.cc: threads x elements x 8 steps), and a head for what it
+// the peer writes into, of three protocols (threads x elements x 8 steps, as we know NCCL 2.28), and a head for what it
 // sends; both are allocations of their own, rounded up to the 2 MiB that device memory is mapped by (alloc.h:
 // ncclCuMemAlloc). Channels between H200s over NVLink (validate/data/h200x2): 24 of a ring, 16 to a peer for sends,
 // which connect when they are first used. Not counted: trees, the code that NCCL loads, and its queues.
