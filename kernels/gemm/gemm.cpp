@@ -123,4 +123,21 @@ void Gemm::run(const GemmProblem& problem, const void* a, const void* b, void* c
                                  workspace_.size_bytes(), stream));
 }
 
+void Gemm::run_double(const GemmProblem& problem, const double* a, const double* b, double* c, cudaStream_t stream) {
+  if (!problem.valid())
+    throw std::invalid_argument("Gemm: sizes below 1 or a stride below its row: " + text_of(problem));
+  cublasLtMatmulDesc_t raw = nullptr;
+  LH_CUBLAS_CHECK(cublasLtMatmulDescCreate(&raw, CUBLAS_COMPUTE_64F, CUDA_R_64F));
+  const MatmulDesc desc(raw);
+  set(desc, CUBLASLT_MATMUL_DESC_TRANSA, problem.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(desc, CUBLASLT_MATMUL_DESC_TRANSB, problem.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+  const MatrixLayout first = layout_of(CUDA_R_64F, problem.b_rows(), problem.b_columns(), problem.b_stride);
+  const MatrixLayout second = layout_of(CUDA_R_64F, problem.a_rows(), problem.a_columns(), problem.a_stride);
+  const MatrixLayout result = layout_of(CUDA_R_64F, problem.m, problem.n, problem.c_stride);
+  const double one = 1, beta = problem.accumulate ? 1 : 0;
+  LH_CUBLAS_CHECK(cublasLtMatmul(handle_.get(), desc.get(), &one, b, first.get(), a, second.get(), &beta, c,
+                                 result.get(), c, result.get(), nullptr, workspace_.data(), workspace_.size_bytes(),
+                                 stream));
+}
+
 }  // namespace longhaul

@@ -29,6 +29,9 @@ class Gemm {
   // not overlap A or B. Throws std::invalid_argument for an invalid problem, CudaError if cuBLASLt refuses it.
   void run(const GemmProblem& problem, const void* a, const void* b, void* c, cudaStream_t stream);
 
+  // The same of doubles, the sums too; problem.output does not count. For references: its algorithm is looked up anew.
+  void run_double(const GemmProblem& problem, const double* a, const double* b, double* c, cudaStream_t stream);
+
   std::size_t plan_count() const { return plans_.size(); }
 
  private:

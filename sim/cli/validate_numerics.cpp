@@ -38,12 +38,12 @@ std::shared_ptr<const Schedule> undistributed_schedule(const PreparedRun& prepar
 }
 
 // Errors of the undistributed step, or that step itself as the reference, as the reference is.
-void add_undistributed(const Schedule& schedule, const MakeDevice& make_device, const ExecutorOptions& options,
+void add_undistributed(const Schedule& schedule, const ReferenceTools& tools, const ExecutorOptions& options,
                        const std::function<void(const char*)>& note, NumericsReference& reference) {
   const auto outcome = std::make_shared<StepOutcome>();
   const bool whole = reference.reference.has_value();
   try {
-    const std::unique_ptr<Device> device = make_device();
+    const std::unique_ptr<Device> device = tools.make_device();
     const DevicePlan plan(schedule);
     VirtualTransport transport;
     DeviceExecutor executor(plan, {device.get()}, transport, options);
@@ -62,7 +62,7 @@ void add_undistributed(const Schedule& schedule, const MakeDevice& make_device, 
   }
   reference.reference = reference_of(schedule, outcome);
   reference.rows = sample_rows(*schedule.batch, kSampledRows, kSampleSeed);
-  reference.undistributed_rows = sampled_errors(schedule, *outcome, reference.rows, hardware_threads());
+  reference.undistributed_rows = sampled_errors(schedule, *outcome, reference.rows, tools.math);
   note("its sampled rows in double precision");
 }
 
@@ -81,9 +81,9 @@ bool takes_double_precision(const Schedule& schedule, ReferenceChoice choice) {
   return reference_flops(schedule.model, *schedule.batch) <= kReferenceFlopsPerThread * hardware_threads();
 }
 
-NumericsCheck::NumericsCheck(const PreparedRun& prepared, const MakeDevice& make_device, const ExecutorOptions& options,
+NumericsCheck::NumericsCheck(const PreparedRun& prepared, const ReferenceTools& tools, const ExecutorOptions& options,
                              ReferenceCache& cache)
-    : schedule_(*prepared.planned.schedule) {
+    : schedule_(*prepared.planned.schedule), math_(tools.math) {
   auto made = std::make_shared<NumericsReference>();
   const Training& training = prepared.study_case->training;
   if (cache.choice == ReferenceChoice::kNone) made->left_out = "--reference none: times alone";
@@ -111,11 +111,12 @@ NumericsCheck::NumericsCheck(const PreparedRun& prepared, const MakeDevice& make
   };
   if (whole) {
     const ParameterValues parameters = bf16_parameters(schedule_.model, options.parameter_seed);
-    const Reference exact = reference_step(schedule_.model, *schedule_.batch, parameters, hardware_threads());
+    const Reference exact =
+        reference_step(schedule_.model, *schedule_.batch, parameters, hardware_threads(), tools.math.products());
     made->reference = reference_of(schedule_.model, exact);
     note("reference in double precision");
   }
-  add_undistributed(*undistributed, make_device, options, note, *made);
+  add_undistributed(*undistributed, tools, options, note, *made);
   reference_ = made;
   cache.fingerprint = fingerprint;
   cache.seed = options.parameter_seed;
@@ -133,7 +134,7 @@ void NumericsCheck::judge(const StepOutcome& outcome, RunRecord& record,
   note("numbers compared");
   if (with.rows.empty()) return;
   const std::vector<NumericsResult> rows =
-      judge_rows(sampled_errors(schedule_, outcome, with.rows, hardware_threads()), with.undistributed_rows);
+      judge_rows(sampled_errors(schedule_, outcome, with.rows, math_), with.undistributed_rows);
   record.numerics.insert(record.numerics.end(), rows.begin(), rows.end());
   note("sampled rows in double precision");
 }

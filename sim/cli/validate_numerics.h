@@ -12,12 +12,16 @@
 #include "sim/core/error.h"
 #include "validate/device/device_executor.h"
 #include "validate/device/numerics.h"
-#include "validate/device/row_reference.h"
+#include "validate/device/sampled_rows.h"
 #include "validate/report/prepared_run.h"
 
 namespace longhaul {
 
-using MakeDevice = std::function<std::unique_ptr<Device>()>;
+// What references are computed with: a device that is made for the undistributed step, and double precision.
+struct ReferenceTools {
+  std::function<std::unique_ptr<Device>()> make_device;
+  DoubleMath& math;
+};
 
 // What a step is held against; the same for every strategy that trains the same batch of the same model.
 struct NumericsReference {
@@ -53,7 +57,7 @@ class NumericsCheck {
  public:
   // Runs the undistributed step (one rank) unless `cache` has it, on a device that is made for it and gone afterwards.
   // Throws DeviceFault, but where memory is short, which is said and left out.
-  NumericsCheck(const PreparedRun& prepared, const MakeDevice& make_device, const ExecutorOptions& options,
+  NumericsCheck(const PreparedRun& prepared, const ReferenceTools& tools, const ExecutorOptions& options,
                 ReferenceCache& cache);
 
   const StepWish& wish() const { return wish_; }
@@ -62,6 +66,7 @@ class NumericsCheck {
 
  private:
   const Schedule& schedule_;
+  DoubleMath& math_;
   StepWish wish_;
   std::shared_ptr<const NumericsReference> reference_;
 };

@@ -17,6 +17,7 @@
 #include "sim/study/reduce.h"
 #include "sim/study/results_json.h"
 #include "validate/cpu/verify.h"
+#include "validate/cpu/wide_product.h"
 #include "validate/device/device_executor.h"
 #include "validate/device/gpu_devices.h"
 #include "validate/device/host_device.h"
@@ -112,10 +113,10 @@ RunSteps in_all_processes(JobLead& job, JobTeam& team, const ExecutorOptions& op
   };
 }
 
-FreshRun execute(const StudyEntry& asked, Prepared prepared, const RunSteps& run_steps, const MakeDevice& make_device,
+FreshRun execute(const StudyEntry& asked, Prepared prepared, const RunSteps& run_steps, const ReferenceTools& tools,
                  const ExecutorOptions& options, const char* origin, ReferenceCache& cache) {
   const DevicePlan plan(*prepared->planned.schedule);
-  const NumericsCheck numerics(*prepared, make_device, options, cache);
+  const NumericsCheck numerics(*prepared, tools, options, cache);
   const auto started = std::chrono::steady_clock::now();
   const auto note = [&](const char* what) {
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - started;
@@ -194,17 +195,17 @@ Expected<FreshRun> run_on_host(const StudyEntry& asked, const ValidateOptions& o
         fmt::format("the host emulates up to {:.0e} FLOP, this step takes {:.1e}; use --reduced", kHostFlops, flops));
   }
   const ExecutorOptions executor = executor_options(options, kRepeats);
-  const MakeDevice one_host = [] { return std::make_unique<HostDevice>(); };
+  HostMath math(hardware_threads());
+  const ReferenceTools tools{[] { return std::make_unique<HostDevice>(); }, math};
   if (options.job != nullptr) {
     JobTeam team = options.job->make_team(**prepared, asked.study.file, true);
-    return execute(asked, std::move(*prepared), in_all_processes(*options.job, team, executor), one_host, executor,
+    return execute(asked, std::move(*prepared), in_all_processes(*options.job, team, executor), tools, executor,
                    "emulated", cache);
   }
   HostDevice device;
   VirtualTransport transport;
   const std::vector<Device*> devices(static_cast<std::size_t>((*prepared)->degrees.ranks()), &device);
-  return execute(asked, std::move(*prepared), here(devices, transport, executor), one_host, executor, "emulated",
-                 cache);
+  return execute(asked, std::move(*prepared), here(devices, transport, executor), tools, executor, "emulated", cache);
 }
 
 // Ranks and devices: as many GPUs as ranks where they are there, else virtual ranks on the first one.
@@ -266,8 +267,9 @@ Expected<FreshRun> run_on_gpus(const StudyEntry& asked, const ValidateOptions& o
   MachineAtHand machine;
   if (options.job != nullptr) machine = gpus_of_job(asked, options);
   const int first_gpu = options.job == nullptr ? 0 : options.job->first_gpu();
-  const MakeDevice one_gpu = [first_gpu] { return gpu_devices().make(first_gpu); };
-  const std::unique_ptr<Device> first = one_gpu();
+  const std::unique_ptr<DoubleMath> math = gpu_devices().make_math(first_gpu, hardware_threads());
+  const ReferenceTools tools{[first_gpu] { return gpu_devices().make(first_gpu); }, *math};
+  const std::unique_ptr<Device> first = tools.make_device();
   const std::int64_t free_bytes = options.job == nullptr ? first->free_bytes() : machine.memory_bytes;
   if (options.job == nullptr) machine = gpus_at_hand(asked, options, first->hardware(), free_bytes, gpus);
   require_same_device(asked, machine, options.reduced);
@@ -297,14 +299,14 @@ Expected<FreshRun> run_on_gpus(const StudyEntry& asked, const ValidateOptions& o
     const ExecutorOptions executor = executor_options(options, kRepeats);
     if (options.job != nullptr) {
       JobTeam team = options.job->make_team(**prepared, asked.study.file, false);
-      return execute(asked, std::move(*prepared), in_all_processes(*options.job, team, executor), one_gpu, executor,
+      return execute(asked, std::move(*prepared), in_all_processes(*options.job, team, executor), tools, executor,
                      "measured", cache);
     }
     if (machine.virtual_ranks) {
       const std::unique_ptr<Device> gpu = gpu_devices().make(0);
       VirtualTransport transport;
       const std::vector<Device*> devices(static_cast<std::size_t>(ranks), gpu.get());
-      return execute(asked, std::move(*prepared), here(devices, transport, executor), one_gpu, executor, "measured",
+      return execute(asked, std::move(*prepared), here(devices, transport, executor), tools, executor, "measured",
                      cache);
     }
     TeamPlaces places;
@@ -312,7 +314,7 @@ Expected<FreshRun> run_on_gpus(const StudyEntry& asked, const ValidateOptions& o
     const GpuTeam team = gpu_devices().make_team(*(*prepared)->planned.schedule, places);
     std::vector<Device*> devices;
     for (const auto& device : team.devices) devices.push_back(device.get());
-    return execute(asked, std::move(*prepared), here(devices, *team.transport, executor), one_gpu, executor, "measured",
+    return execute(asked, std::move(*prepared), here(devices, *team.transport, executor), tools, executor, "measured",
                    cache);
   }
 }

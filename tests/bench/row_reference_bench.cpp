@@ -5,6 +5,7 @@
 
 #include "sim/core/mix.h"
 #include "validate/device/row_reference.h"
+#include "validate/device/sampled_rows.h"
 
 namespace longhaul {
 namespace {

@@ -13,11 +13,13 @@
 #include <vector>
 
 #include "tests/unit/device/device_case.h"
+#include "tests/unit/device/loose_rows.h"
 #include "validate/cpu/reference.h"
 #include "validate/device/cuda/cuda_device.h"
+#include "validate/device/cuda/cuda_math.h"
 #include "validate/device/host_device.h"
 #include "validate/device/initial_values.h"
-#include "validate/device/row_reference.h"
+#include "validate/device/sampled_rows.h"
 #ifdef LONGHAUL_NCCL
 #include "validate/device/cuda/nccl_transport.h"
 #endif
@@ -165,6 +167,66 @@ TEST_F(OnGpu, NoiseIsFiniteAndSmall) {
   EXPECT_NEAR(squares / 1024, 1.0 / 3, 0.05);
 }
 
+// ---- double precision
+
+// Against the cores, at sizes beside the tiles of both. Strides of the operands and of the result are those of wider
+// matrices. A product too small for the way is left alone.
+TEST_F(OnGpu, DoubleProductsAreThoseOfTheCores) {
+  const std::unique_ptr<DoubleMath> math = make_cuda_math(0, 4);
+  const ProductElsewhere products = math->products();
+  const Matrix wide_a = Matrix::Random(1100, 1300), wide_b = Matrix::Random(1200, 1250);
+  for (const bool transpose_a : {false, true}) {
+    for (const bool transpose_b : {false, true}) {
+      const std::int64_t m = 1001, n = 1033, k = 999;
+      const auto a = wide_a.block(3, 5, transpose_a ? k : m, transpose_a ? m : k);
+      const auto b = wide_b.block(2, 7, transpose_b ? n : k, transpose_b ? k : n);
+      Matrix expected(m, n), wide = Matrix::Constant(m, n + 9, 7.0);
+      wide_product_into(a, transpose_a, b, transpose_b, 4, expected);
+      ASSERT_TRUE(products(a, transpose_a, b, transpose_b, wide.leftCols(n)));
+      EXPECT_LT((wide.leftCols(n) - expected).cwiseAbs().maxCoeff(), 1e-11) << transpose_a << transpose_b;
+      EXPECT_EQ(wide.rightCols(9), Matrix::Constant(m, 9, 7.0)) << "what lies beside the result";
+    }
+  }
+  Matrix small = Matrix::Constant(20, 20, 3.0);
+  EXPECT_FALSE(products(wide_a.topLeftCorner(20, 20), false, wide_b.topLeftCorner(20, 20), false, small));
+  EXPECT_EQ(small, Matrix::Constant(20, 20, 3.0));
+}
+
+struct RowCase {
+  std::int64_t q_heads, kv_heads, head_dim, block;  // block 0: causal
+};
+class GpuRows : public OnGpu, public testing::WithParamInterface<RowCase> {};
+
+TEST_P(GpuRows, AreThoseOfTheCores) {
+  const RowCase& with = GetParam();
+  ModelShape model;
+  model.q_heads = with.q_heads;
+  model.kv_heads = with.kv_heads;
+  model.head_dim = with.head_dim;
+  Batch batch;
+  if (with.block > 0) batch.objective = {ObjectiveKind::kBlockDiffusion, with.block};
+  batch.documents = {700, 1, 90, 300};
+  batch.sequences.push_back({{0, 1, 2, 3}, 1091});
+  const std::int64_t count = RowOrder(batch).rows;
+  const LooseRows qkv(count, 2 * model.kv_width() + model.q_width(), 1), gradient(count, model.q_width(), 1 << 30);
+  const LayerRows table = loose_layer(qkv, gradient);
+  const std::vector<std::int64_t> rows = sample_rows(batch, 150, 3);
+  const std::vector<RowResult> found = make_cuda_math(0, 3)->rows(model, batch, table, rows);
+  const std::vector<RowResult> expected = reference_rows(model, batch, table, rows, 3);
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    for (std::size_t j = 0; j < expected[i].o.size(); ++j) {
+      ASSERT_NEAR(found[i].o[j], expected[i].o[j], 1e-11) << "row " << rows[i] << ", element " << j;
+      ASSERT_NEAR(found[i].dq[j], expected[i].dq[j], 1e-10) << "row " << rows[i] << ", element " << j;
+    }
+    for (std::size_t h = 0; h < expected[i].lse.size(); ++h) ASSERT_NEAR(found[i].lse[h], expected[i].lse[h], 1e-11);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, GpuRows,
+                         testing::Values(RowCase{8, 2, 128, 0}, RowCase{8, 2, 128, 32}, RowCase{4, 4, 64, 0},
+                                         RowCase{6, 1, 256, 400}, RowCase{2, 1, 24, 8}));
+
 // ---- whole steps
 
 struct StepCase {
@@ -191,9 +253,10 @@ TEST_P(GpuStep, IsAsRightAsTheUndistributedStep) {
   EXPECT_EQ(faults(judge(baseline, {}, "fp64")), "") << "undistributed";
   EXPECT_EQ(faults(judge(relative_errors(*schedule, outcome, reference), baseline, "fp64")), "");
   const std::vector<std::int64_t> rows = sample_rows(*schedule->batch, 64, 1);
-  EXPECT_EQ(
-      faults(judge_rows(sampled_errors(*schedule, outcome, rows, 4), sampled_errors(*alone, undistributed, rows, 4))),
-      "");
+  const std::unique_ptr<DoubleMath> math = make_cuda_math(0, 4);
+  EXPECT_EQ(faults(judge_rows(sampled_errors(*schedule, outcome, rows, *math),
+                              sampled_errors(*alone, undistributed, rows, *math))),
+            "");
 }
 
 std::vector<StepCase> step_cases() {

@@ -14,8 +14,10 @@ namespace {
 // Fills consecutive ranges of one unit.
 class Filler {
  public:
-  Filler(UnitKind unit, std::int64_t layer, std::uint64_t seed)
-      : key_(mix(mix(seed) ^ (static_cast<std::uint64_t>(unit) << 32) ^ static_cast<std::uint64_t>(layer))) {}
+  Filler(UnitKind unit, std::int64_t layer, std::uint64_t seed, std::int64_t elements)
+      : key_(mix(mix(seed) ^ (static_cast<std::uint64_t>(unit) << 32) ^ static_cast<std::uint64_t>(layer))) {
+    values_.reserve(static_cast<std::size_t>(elements));
+  }
 
   // `count` values, uniform in centre +- width.
   void add(std::int64_t count, double centre, double width) {
@@ -70,7 +72,7 @@ std::int64_t unit_elements(const ModelShape& model, UnitKind unit) {
 }
 
 std::vector<double> unit_values(const ModelShape& model, UnitKind unit, std::int64_t layer, std::uint64_t seed) {
-  Filler filler(unit, layer, seed);
+  Filler filler(unit, layer, seed, unit_elements(model, unit));
   switch (unit) {
     case UnitKind::kEmbedding:
       filler.add(embedding_parameters(model), 0.0, 1.0);

@@ -87,8 +87,14 @@ struct LayerState {
 
 class Step {
  public:
-  Step(const ModelShape& model, const Batch& batch, const ParameterValues& parameters, int threads)
-      : model_(model), batch_(batch), parameters_(parameters), threads_(threads), layout_(layer_parameters(model)) {
+  Step(const ModelShape& model, const Batch& batch, const ParameterValues& parameters, int threads,
+       const ProductElsewhere& elsewhere)
+      : model_(model),
+        batch_(batch),
+        parameters_(parameters),
+        threads_(threads),
+        elsewhere_(elsewhere),
+        layout_(layer_parameters(model)) {
     number_rows();
     fill_rope_tables();
   }
@@ -100,10 +106,9 @@ class Step {
     result_.rows = rows_;
     if (backward_too) {
       result_.layers.resize(states_.size());
-      result_.layer_grads.reserve(parameters_.layers.size());
       result_.embedding_grads.assign(parameters_.embedding.size(), 0.0);
       result_.head_grads.assign(parameters_.head.size(), 0.0);
-      for (const std::vector<double>& layer : parameters_.layers) result_.layer_grads.emplace_back(layer.size(), 0.0);
+      result_.layer_grads.resize(parameters_.layers.size());
     }
     Matrix dx = head(x, backward_too);
     if (!backward_too) return std::move(result_);
@@ -114,16 +119,33 @@ class Step {
   }
 
  private:
-  using Operand = Eigen::Ref<const Matrix, 0, Eigen::OuterStride<>>;
-  Matrix times(const Operand& a, const Operand& b) const {
-    return threads_ == 0 ? Matrix(a * b) : wide_product(a, false, b, false, threads_);
+  void multiply(const ProductOperand& a, bool transpose_a, const ProductOperand& b, bool transpose_b,
+                ProductResult c) const {
+    if (threads_ > 0) {
+      if (elsewhere_ && elsewhere_(a, transpose_a, b, transpose_b, c)) return;
+      return wide_product_into(a, transpose_a, b, transpose_b, threads_, c);
+    }
+    if (transpose_a) {
+      c.noalias() = a.transpose() * b;
+    } else if (transpose_b) {
+      c.noalias() = a * b.transpose();
+    } else {
+      c.noalias() = a * b;
+    }
   }
-  // a^T b and a b^T.
-  Matrix transposed_times(const Operand& a, const Operand& b) const {
-    return threads_ == 0 ? Matrix(a.transpose() * b) : wide_product(a, true, b, false, threads_);
+  Matrix times(const ProductOperand& a, const ProductOperand& b) const {
+    Matrix c(a.rows(), b.cols());
+    multiply(a, false, b, false, c);
+    return c;
   }
-  Matrix times_transposed(const Operand& a, const Operand& b) const {
-    return threads_ == 0 ? Matrix(a * b.transpose()) : wide_product(a, false, b, true, threads_);
+  Matrix times_transposed(const ProductOperand& a, const ProductOperand& b) const {
+    Matrix c(a.rows(), b.rows());
+    multiply(a, false, b, true, c);
+    return c;
+  }
+  // c = a^T b: a gradient, which no other term is added to before.
+  void transposed_times(const ProductOperand& a, const ProductOperand& b, ProductResult c) const {
+    multiply(a, true, b, false, c);
   }
 
   // Rows document by document: input id, label (-1: not counted) and position of each.
@@ -169,12 +191,15 @@ class Step {
   // Multiplies each head's pairs by the rotation (sign 1) or its transpose (sign -1).
   void rotate(Matrix& x, double sign) const {
     const std::int64_t half = model_.head_dim / 2;
-    for (std::int64_t first = 0; first < x.cols(); first += model_.head_dim) {
-      const Matrix a = x.middleCols(first, half);
-      const Matrix b = x.middleCols(first + half, half);
-      x.middleCols(first, half) = a.cwiseProduct(cosine_) - sign * b.cwiseProduct(sine_);
-      x.middleCols(first + half, half) = b.cwiseProduct(cosine_) + sign * a.cwiseProduct(sine_);
-    }
+    by_rows(x.rows(), threads_, [&](std::int64_t top, std::int64_t rows) {
+      const auto cosine = cosine_.middleRows(top, rows), sine = sine_.middleRows(top, rows);
+      for (std::int64_t first = 0; first < x.cols(); first += model_.head_dim) {
+        const Matrix a = x.block(top, first, rows, half);
+        const Matrix b = x.block(top, first + half, rows, half);
+        x.block(top, first, rows, half) = a.cwiseProduct(cosine) - sign * b.cwiseProduct(sine);
+        x.block(top, first + half, rows, half) = b.cwiseProduct(cosine) + sign * a.cwiseProduct(sine);
+      }
+    });
   }
 
   Matrix embed() const {
@@ -216,9 +241,11 @@ class Step {
 
   Matrix backward_layer(const Matrix& dy, std::size_t layer) {
     const Weights w = weights(layer);
+    // Only now: by this time the layers behind have given their states back, and 8 bytes a parameter count.
+    result_.layer_grads[layer].assign(parameters_.layers[layer].size(), 0.0);
     Gradients g(model_, result_.layer_grads[layer].data(), layout_);
     const LayerState& state = states_[layer];
-    g.down += transposed_times(state.activated, dy);
+    transposed_times(state.activated, dy, g.down);
     const Matrix d_activated = times_transposed(dy, w.down);
     Matrix d_gate_up(rows_, 2 * model_.ffn);
     by_rows(rows_, threads_, [&](std::int64_t first, std::int64_t rows) {
@@ -231,10 +258,10 @@ class Step {
           (dy_part * part.rightCols(model_.ffn).array() * (sigmoid + gate * sigmoid * (1.0 - sigmoid))).matrix();
       out.rightCols(model_.ffn) = (dy_part * gate * sigmoid).matrix();
     });
-    g.gate_up += transposed_times(state.ffn_input, d_gate_up);
+    transposed_times(state.ffn_input, d_gate_up, g.gate_up);
     const Matrix dx1 =
         dy + state.ffn_norm.backward(times_transposed(d_gate_up, w.gate_up), w.ffn_norm, g.ffn_norm, threads_);
-    g.output += transposed_times(state.o, dx1);
+    transposed_times(state.o, dx1, g.output);
     const Matrix d_o = times_transposed(dx1, w.output);
 
     ReferenceLayer& out = result_.layers[layer];
@@ -249,7 +276,7 @@ class Step {
     rotate(out.k_grad, -1.0);
     Matrix d_qkv(rows_, model_.qkv_width());
     d_qkv << out.q_grad, out.k_grad, out.v_grad;
-    g.qkv += transposed_times(state.attention_input, d_qkv);
+    transposed_times(state.attention_input, d_qkv, g.qkv);
     const Matrix dx = dx1 + state.attention_norm.backward(times_transposed(d_qkv, w.qkv), w.attention_norm,
                                                           g.attention_norm, threads_);
     out.o = std::move(states_[layer].o);
@@ -285,11 +312,11 @@ class Step {
     if (!backward_too) return {};
     Matrix dy;
     if (model_.tied_embeddings) {
-      Eigen::Map<Matrix>(result_.embedding_grads.data(), model_.vocab, model_.hidden) += transposed_times(logits, y);
+      transposed_times(logits, y, Eigen::Map<Matrix>(result_.embedding_grads.data(), model_.vocab, model_.hidden));
       dy = times(logits, table);
     } else {
-      Eigen::Map<Matrix>(result_.head_grads.data() + model_.hidden, model_.hidden, model_.vocab) +=
-          transposed_times(y, logits);
+      transposed_times(y, logits,
+                       Eigen::Map<Matrix>(result_.head_grads.data() + model_.hidden, model_.hidden, model_.vocab));
       dy = times_transposed(logits, ConstMatrix(untied, model_.hidden, model_.vocab));
     }
     return norm.backward(dy, weight, Eigen::Map<Eigen::RowVectorXd>(result_.head_grads.data(), model_.hidden),
@@ -300,6 +327,7 @@ class Step {
   const Batch& batch_;
   const ParameterValues& parameters_;
   int threads_;
+  const ProductElsewhere& elsewhere_;
   LayerParameters layout_;
   std::int64_t rows_ = 0, counted_ = 0;
   std::vector<std::int64_t> inputs_, labels_, positions_;  // by row
@@ -327,12 +355,13 @@ ParameterValues make_parameters(const ModelShape& model, std::uint64_t seed) {
   return values;
 }
 
-Reference reference_step(const ModelShape& model, const Batch& batch, const ParameterValues& parameters, int threads) {
-  return Step(model, batch, parameters, threads).run(true);
+Reference reference_step(const ModelShape& model, const Batch& batch, const ParameterValues& parameters, int threads,
+                         const ProductElsewhere& elsewhere) {
+  return Step(model, batch, parameters, threads, elsewhere).run(true);
 }
 
 double reference_loss(const ModelShape& model, const Batch& batch, const ParameterValues& parameters) {
-  return Step(model, batch, parameters, 0).run(false).loss;
+  return Step(model, batch, parameters, 0, {}).run(false).loss;
 }
 
 // The head passes all rows here, noisy and clean. 6 = forward, and twice that backward, two FLOPs a multiply-add;

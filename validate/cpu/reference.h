@@ -13,6 +13,7 @@
 
 #include "sim/schedule/tensor.h"
 #include "validate/cpu/storage.h"
+#include "validate/cpu/wide_product.h"
 
 namespace longhaul {
 
@@ -43,9 +44,10 @@ struct ParameterValues {
 ParameterValues make_parameters(const ModelShape& model, std::uint64_t seed);
 
 // `threads` 0: one thread, the same bits on every machine; above: for large steps, on that many threads, with last bits
-// that depend on the CPU (wide_product.h) and not on their number.
+// that depend on the CPU (wide_product.h) and not on their number. With threads, `elsewhere` is offered each product
+// first.
 Reference reference_step(const ModelShape& model, const Batch& batch, const ParameterValues& parameters,
-                         int threads = 0);
+                         int threads = 0, const ProductElsewhere& elsewhere = {});
 // The loss alone (forward).
 double reference_loss(const ModelShape& model, const Batch& batch, const ParameterValues& parameters);
 

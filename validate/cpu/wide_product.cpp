@@ -15,10 +15,8 @@ namespace {
 
 constexpr std::int64_t kBlock = 512;  // rows and columns of what one thread computes at a time
 
-using Operand = Eigen::Ref<const Matrix, 0, Eigen::OuterStride<>>;
-
 // Rows (or, transposed, columns) [begin, begin + count) of op(of).
-DoubleBlock part(const Operand& of, bool transposed, bool of_rows, std::int64_t begin, std::int64_t count) {
+DoubleBlock part(const ProductOperand& of, bool transposed, bool of_rows, std::int64_t begin, std::int64_t count) {
   DoubleBlock block{of.data(), of.rows(), of.cols(), of.outerStride(), transposed};
   if (of_rows != transposed) {
     block.data += begin * of.outerStride();
@@ -85,8 +83,8 @@ void share_out(std::int64_t count, int threads, const std::function<void(std::in
   if (fault) std::rethrow_exception(fault);
 }
 
-void wide_product_into(const Operand& a, bool transpose_a, const Operand& b, bool transpose_b, int threads,
-                       Eigen::Ref<Matrix, 0, Eigen::OuterStride<>> c) {
+void wide_product_into(const ProductOperand& a, bool transpose_a, const ProductOperand& b, bool transpose_b,
+                       int threads, ProductResult c) {
   const std::int64_t rows = transpose_a ? a.cols() : a.rows();
   const std::int64_t columns = transpose_b ? b.rows() : b.cols();
   const std::int64_t inner = transpose_a ? a.rows() : a.cols();
@@ -102,12 +100,6 @@ void wide_product_into(const Operand& a, bool transpose_a, const Operand& b, boo
     const DoubleBlock right = part(b, transpose_b, false, column, std::min(kBlock, columns - column));
     product_block(left, right, c.data() + row * c.outerStride() + column, c.outerStride());
   });
-}
-
-Matrix wide_product(const Operand& a, bool transpose_a, const Operand& b, bool transpose_b, int threads) {
-  Matrix c(transpose_a ? a.cols() : a.rows(), transpose_b ? b.rows() : b.cols());
-  wide_product_into(a, transpose_a, b, transpose_b, threads, c);
-  return c;
 }
 
 }  // namespace longhaul

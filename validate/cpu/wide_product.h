@@ -11,14 +11,16 @@
 
 namespace longhaul {
 
-// op(a) op(b). Sizes must agree.
-Matrix wide_product(const Eigen::Ref<const Matrix, 0, Eigen::OuterStride<>>& a, bool transpose_a,
-                    const Eigen::Ref<const Matrix, 0, Eigen::OuterStride<>>& b, bool transpose_b, int threads);
+using ProductOperand = Eigen::Ref<const Matrix, 0, Eigen::OuterStride<>>;
+using ProductResult = Eigen::Ref<Matrix, 0, Eigen::OuterStride<>>;
 
-// The same in the caller's memory: for products in a loop, where fresh pages for every result cost more than the sums.
-void wide_product_into(const Eigen::Ref<const Matrix, 0, Eigen::OuterStride<>>& a, bool transpose_a,
-                       const Eigen::Ref<const Matrix, 0, Eigen::OuterStride<>>& b, bool transpose_b, int threads,
-                       Eigen::Ref<Matrix, 0, Eigen::OuterStride<>> c);
+// c = op(a) op(b), in the caller's memory: fresh pages for every result can cost more than the sums. Sizes must agree.
+void wide_product_into(const ProductOperand& a, bool transpose_a, const ProductOperand& b, bool transpose_b,
+                       int threads, ProductResult c);
+
+// Something else that multiplies so, a GPU for one; false: this product is not worth its way there, c is untouched.
+using ProductElsewhere = std::function<bool(const ProductOperand& a, bool transpose_a, const ProductOperand& b,
+                                            bool transpose_b, ProductResult c)>;
 
 // Threads that the machine runs at a time, at least 1.
 int hardware_threads();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "validate/device/device.h"
+#include "validate/device/double_math.h"
 #include "validate/device/process_job.h"
 #include "validate/device/transport.h"
 
@@ -37,8 +38,10 @@ class GpuDevices {
   virtual std::vector<std::string> addresses() const = 0;
   // Whether ranks on several GPUs can be joined: NCCL was built in.
   virtual bool can_join() const = 0;
-  // Both throw DeviceFault. A team needs can_join().
+  // All throw DeviceFault or what CUDA says. A team needs can_join().
   virtual std::unique_ptr<Device> make(int index) const = 0;
+  // Double-precision work of references on that GPU; `threads` of the host beside it.
+  virtual std::unique_ptr<DoubleMath> make_math(int index, int threads) const = 0;
   virtual GpuTeam make_team(const Schedule& schedule, const TeamPlaces& places) const = 0;
 };
 

@@ -17,25 +17,8 @@
 namespace longhaul {
 namespace {
 
-// A document's rows, and where a row of it stands.
-struct DocumentRows {
-  std::int64_t first = 0;   // of the document, in reference order
-  std::int64_t rows = 0;    // of it
-  std::int64_t tokens = 0;  // half of its rows in block diffusion
-  std::int64_t row = 0;     // within the document
-  std::int64_t position(std::int64_t of) const { return of % tokens; }
-};
-
-DocumentRows document_of(const Batch& batch, std::int64_t row) {
-  const RowOrder order(batch);
-  const auto after = std::upper_bound(order.document_row.begin(), order.document_row.end(), row);
-  const auto document = static_cast<std::size_t>(after - order.document_row.begin() - 1);
-  DocumentRows of;
-  of.first = order.document_row[document];
-  of.tokens = batch.documents[document];
-  of.rows = order.noisy ? 2 * of.tokens : of.tokens;
-  of.row = row - of.first;
-  return of;
+std::int64_t position_of(const RowDocument& document, std::int64_t row) {
+  return (row - document.first_row) % document.tokens;
 }
 
 double dot(const double* a, const Bf16* b, std::int64_t dim) {
@@ -61,36 +44,6 @@ void turn_back(std::vector<double>& gradient, std::int64_t dim, std::int64_t pos
   }
 }
 
-struct Squares {
-  double difference = 0, reference = 0;
-  void add(double value, double expected) {
-    const double apart = value - expected;
-    difference += apart * apart;
-    reference += expected * expected;
-  }
-  void add(const Squares& other) {
-    difference += other.difference;
-    reference += other.reference;
-  }
-  double error() const {
-    const double error = std::sqrt(difference / reference);
-    return std::isfinite(error) ? error : std::numeric_limits<double>::infinity();
-  }
-};
-struct RowErrors {
-  Squares o, lse, dq;
-};
-
-RowErrors errors_of(const LayerRows& rows, std::int64_t row, const RowResult& expected) {
-  RowErrors errors;
-  for (std::size_t j = 0; j < expected.o.size(); ++j) {
-    errors.o.add(to_float(rows.o.row(row)[j]), expected.o[j]);
-    errors.dq.add(to_float(rows.qkv_grad.row(row)[j]), expected.dq[j]);
-  }
-  for (std::size_t h = 0; h < expected.lse.size(); ++h) errors.lse.add(rows.lse.row(row)[h], expected.lse[h]);
-  return errors;
-}
-
 // Columns [column, column + width) of rows [first, first + count), into the top of `values`.
 void load_columns(const RowView& table, std::int64_t first, std::int64_t count, std::int64_t column, std::int64_t width,
                   Matrix& values) {
@@ -102,7 +55,7 @@ void load_columns(const RowView& table, std::int64_t first, std::int64_t count, 
 
 // Sampled rows of one document, at most kBatchRows of them.
 struct RowBatch {
-  DocumentRows document;
+  RowDocument document;
   std::vector<std::size_t> indices;  // into the list of rows
   std::int64_t keys = 0;             // of the document's first rows: none behind them is seen by any of the rows
 };
@@ -111,15 +64,16 @@ constexpr std::size_t kBatchRows = 32;
 std::vector<RowBatch> batches_of(const Batch& batch, const std::vector<std::int64_t>& rows) {
   std::vector<RowBatch> batches;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const DocumentRows document = document_of(batch, rows[i]);
-    if (batches.empty() || batches.back().document.first != document.first ||
+    const RowDocument document = document_of_row(batch, rows[i]);
+    if (batches.empty() || batches.back().document.first_row != document.first_row ||
         batches.back().indices.size() == kBatchRows) {
       batches.push_back({document, {}});
     }
     RowBatch& of = batches.back();
     of.indices.push_back(i);
     std::int64_t keys = document.rows;
-    while (keys > of.keys && !mask_allows(document.tokens, batch.objective, document.row, keys - 1)) --keys;
+    const std::int64_t row = rows[i] - document.first_row;
+    while (keys > of.keys && !mask_allows(document.tokens, batch.objective, row, keys - 1)) --keys;
     of.keys = keys;
   }
   return batches;
@@ -233,8 +187,8 @@ class RowBatchReference {
       if (!look(first, keys)) continue;
       scratch_.keys.resize(keys, model_.head_dim);
       scratch_.values.resize(keys, model_.head_dim);
-      load_columns(table_.qkv, of_.document.first + first, keys, k_column, model_.head_dim, scratch_.keys);
-      load_columns(table_.qkv, of_.document.first + first, keys, k_column + model_.kv_width(), model_.head_dim,
+      load_columns(table_.qkv, of_.document.first_row + first, keys, k_column, model_.head_dim, scratch_.keys);
+      load_columns(table_.qkv, of_.document.first_row + first, keys, k_column + model_.kv_width(), model_.head_dim,
                    scratch_.values);
       scratch_.scores.resize(q.rows(), keys);
       wide_product_into(q, false, scratch_.keys, true, 1, scratch_.scores);
@@ -251,7 +205,7 @@ class RowBatchReference {
   bool look(std::int64_t first, std::int64_t keys) {
     scratch_.sees.resize(count(), keys);
     for (std::int64_t i = 0; i < count(); ++i) {
-      const std::int64_t row = rows_[of_.indices[static_cast<std::size_t>(i)]] - of_.document.first;
+      const std::int64_t row = rows_[of_.indices[static_cast<std::size_t>(i)]] - of_.document.first_row;
       for (std::int64_t key = 0; key < keys; ++key) {
         scratch_.sees(i, key) = mask_allows(of_.document.tokens, batch_.objective, row, first + key);
       }
@@ -270,16 +224,22 @@ class RowBatchReference {
 
 }  // namespace
 
-std::vector<std::int64_t> sample_rows(const Batch& batch, std::int64_t count, std::uint64_t seed) {
-  const std::int64_t rows = RowOrder(batch).rows;
-  std::set<std::int64_t> drawn;
-  if (rows <= count) {
-    for (std::int64_t row = 0; row < rows; ++row) drawn.insert(row);
+RowDocument document_of_row(const Batch& batch, std::int64_t row) {
+  const RowOrder order(batch);
+  const auto after = std::upper_bound(order.document_row.begin(), order.document_row.end(), row);
+  const auto document = static_cast<std::size_t>(after - order.document_row.begin() - 1);
+  RowDocument of;
+  of.first_row = order.document_row[document];
+  of.tokens = batch.documents[document];
+  of.rows = order.noisy ? 2 * of.tokens : of.tokens;
+  return of;
+}
+
+void turn_back_rows(const ModelShape& model, const Batch& batch, const std::vector<std::int64_t>& rows,
+                    std::vector<RowResult>& results) {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    turn_back(results[i].dq, model.head_dim, position_of(document_of_row(batch, rows[i]), rows[i]));
   }
-  for (std::uint64_t i = 0; static_cast<std::int64_t>(drawn.size()) < std::min(rows, count); ++i) {
-    drawn.insert(static_cast<std::int64_t>(mix(seed + i) % static_cast<std::uint64_t>(rows)));
-  }
-  return {drawn.begin(), drawn.end()};
 }
 
 LayerRows layer_rows(const Schedule& schedule, const StepOutcome& outcome, std::int16_t layer) {
@@ -291,12 +251,14 @@ LayerRows layer_rows(const Schedule& schedule, const StepOutcome& outcome, std::
 // Two passes over the keys of each head: scores and their log-sum-exp; then O and, with delta = sum of O dO,
 // dQ = sum over keys of P (dO V - delta) K scale (FlashAttention-2, section 2.2).
 RowResult reference_row(const ModelShape& model, const Batch& batch, const LayerRows& rows, std::int64_t row) {
-  const DocumentRows document = document_of(batch, row);
+  const RowDocument document = document_of_row(batch, row);
   const std::int64_t dim = model.head_dim;
   const double scale = 1.0 / std::sqrt(static_cast<double>(dim));
   std::vector<std::int64_t> keys;
   for (std::int64_t key = 0; key < document.rows; ++key) {
-    if (mask_allows(document.tokens, batch.objective, document.row, key)) keys.push_back(document.first + key);
+    if (mask_allows(document.tokens, batch.objective, row - document.first_row, key)) {
+      keys.push_back(document.first_row + key);
+    }
   }
   RowResult result;
   result.o.assign(static_cast<std::size_t>(model.q_width()), 0.0);
@@ -335,7 +297,7 @@ RowResult reference_row(const ModelShape& model, const Batch& batch, const Layer
       for (std::int64_t c = 0; c < dim; ++c) dq[c] += ds * static_cast<double>(to_float(k[c]));
     }
   }
-  turn_back(result.dq, dim, document.position(document.row));
+  turn_back(result.dq, dim, position_of(document, row));
   return result;
 }
 
@@ -353,68 +315,7 @@ std::vector<RowResult> reference_rows(const ModelShape& model, const Batch& batc
     thread_local Scratch scratch;
     RowBatchReference(model, batch, table, of, rows, item % model.kv_heads, scratch).run(results);
   });
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const DocumentRows document = document_of(batch, rows[i]);
-    turn_back(results[i].dq, model.head_dim, document.position(document.row));
-  }
-  return results;
-}
-
-std::vector<QuantityNorm> sampled_errors(const Schedule& schedule, const StepOutcome& outcome,
-                                         const std::vector<std::int64_t>& rows, int threads) {
-  std::vector<QuantityNorm> worst(3);
-  const char* names[3] = {"O", "LSE", "dQ"};
-  for (std::size_t i = 0; i < 3; ++i) worst[i].quantity = names[i];
-  for (std::int64_t layer = 0; layer < schedule.model.layers; ++layer) {
-    const LayerRows of = layer_rows(schedule, outcome, static_cast<std::int16_t>(layer));
-    std::int64_t missing = 0;
-    for (const std::int64_t row : rows) {
-      const bool lse = row < of.lse.rows() && of.lse.seen[static_cast<std::size_t>(row)];
-      const bool all = of.qkv.holds(row) && of.o.holds(row) && of.d_o.holds(row) && of.qkv_grad.holds(row) && lse;
-      missing += all ? 0 : 1;
-    }
-    std::vector<RowErrors> by_row(rows.size());
-    if (missing == 0) {
-      const std::vector<RowResult> expected = reference_rows(schedule.model, *schedule.batch, of, rows, threads);
-      for (std::size_t i = 0; i < rows.size(); ++i) by_row[i] = errors_of(of, rows[i], expected[i]);
-    }
-    RowErrors all;
-    for (const RowErrors& errors : by_row) {  // in order of the rows, whoever computed them
-      all.o.add(errors.o);
-      all.lse.add(errors.lse);
-      all.dq.add(errors.dq);
-    }
-    const Squares* squares[3] = {&all.o, &all.lse, &all.dq};
-    for (std::size_t i = 0; i < 3; ++i) {
-      const std::int64_t width = i == 1 ? schedule.model.q_heads : schedule.model.q_width();
-      worst[i].elements += static_cast<std::int64_t>(rows.size()) * width;
-      worst[i].missing += missing * width;
-      const double error = missing > 0 ? std::numeric_limits<double>::infinity() : squares[i]->error();
-      if (error < worst[i].error) continue;
-      worst[i].error = error;
-      worst[i].worst = fmt::format("layer {}", layer);
-    }
-  }
-  return worst;
-}
-
-std::vector<NumericsResult> judge_rows(const std::vector<QuantityNorm>& errors,
-                                       const std::vector<QuantityNorm>& undistributed, double factor) {
-  LH_ASSERT(errors.size() == undistributed.size(), "{} quantities against {}", errors.size(), undistributed.size());
-  std::vector<NumericsResult> results;
-  for (std::size_t i = 0; i < errors.size(); ++i) {
-    NumericsResult result;
-    result.quantity = errors[i].quantity;
-    result.reference = "fp64-rows";
-    result.error = errors[i].error;
-    result.undistributed_error = undistributed[i].error;
-    result.limit = factor * undistributed[i].error;
-    result.elements = errors[i].elements;
-    result.missing = errors[i].missing;
-    result.worst = errors[i].worst;
-    result.pass = result.missing == 0 && result.error <= result.limit;
-    results.push_back(std::move(result));
-  }
+  turn_back_rows(model, batch, rows, results);
   return results;
 }
 

@@ -14,9 +14,6 @@
 
 namespace longhaul {
 
-// Rows in reference order that no two draws share, sorted: every token row if there are fewer than `count`.
-std::vector<std::int64_t> sample_rows(const Batch& batch, std::int64_t count, std::uint64_t seed);
-
 // What a step says of one layer, where it lies in `outcome`.
 struct LayerRows {
   RowView qkv, o, d_o, qkv_grad;
@@ -36,12 +33,14 @@ RowResult reference_row(const ModelShape& model, const Batch& batch, const Layer
 std::vector<RowResult> reference_rows(const ModelShape& model, const Batch& batch, const LayerRows& table,
                                       const std::vector<std::int64_t>& rows, int threads);
 
-// ||x - ref|| / ||ref|| of "O", "LSE", "dQ" over the sampled rows of all layers (worst layer). Rows are shared out over
-// `threads`; the result does not depend on them.
-std::vector<QuantityNorm> sampled_errors(const Schedule& schedule, const StepOutcome& outcome,
-                                         const std::vector<std::int64_t>& rows, int threads);
-// No worse than `factor` times the undistributed run's error on the same rows; reference "fp64-rows".
-std::vector<NumericsResult> judge_rows(const std::vector<QuantityNorm>& errors,
-                                       const std::vector<QuantityNorm>& undistributed, double factor = 2.0);
+// The last part of it, of many rows: turns dQ, as attention's input has it, back to the projection's output.
+void turn_back_rows(const ModelShape& model, const Batch& batch, const std::vector<std::int64_t>& rows,
+                    std::vector<RowResult>& results);
+// Where a row's document lies in reference order.
+struct RowDocument {
+  std::int64_t first_row = 0, rows = 0;
+  std::int64_t tokens = 0;  // half of its rows in block diffusion
+};
+RowDocument document_of_row(const Batch& batch, std::int64_t row);
 
 }  // namespace longhaul

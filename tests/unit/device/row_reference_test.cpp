@@ -9,7 +9,9 @@
 
 #include "sim/core/mix.h"
 #include "tests/unit/device/device_case.h"
+#include "tests/unit/device/loose_rows.h"
 #include "validate/device/host_device.h"
+#include "validate/device/sampled_rows.h"
 
 namespace longhaul {
 namespace {
@@ -68,20 +70,6 @@ TEST(ReferenceRows, AreTheRowsOneByOne) {
   }
 }
 
-// Rows without a step: bf16 numbers between -2 and 2.
-struct LooseRows {
-  std::vector<Bf16> values;
-  RowView view;
-  LooseRows(std::int64_t rows, std::int64_t columns, std::uint64_t seed)
-      : values(static_cast<std::size_t>(rows * columns)) {
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      values[i] = to_bf16(static_cast<float>(mix(seed + i) >> 40) / static_cast<float>(1 << 22) - 2.0F);
-    }
-    view.columns = columns;
-    for (std::int64_t i = 0; i < rows; ++i) view.of_row.push_back(values.data() + i * columns);
-  }
-};
-
 // The same beyond one block of 512 keys, where sums shrink as larger scores come and blocks may be left out.
 TEST(ReferenceRows, AreTheRowsOneByOneOverManyBlocksOfKeys) {
   ModelShape model;
@@ -95,9 +83,7 @@ TEST(ReferenceRows, AreTheRowsOneByOneOverManyBlocksOfKeys) {
     batch.sequences.push_back({{0, 1}, 1790});
     const std::int64_t count = RowOrder(batch).rows;
     const LooseRows qkv(count, 2 * model.kv_width() + model.q_width(), 1), gradient(count, model.q_width(), 1 << 30);
-    LayerRows table;
-    table.qkv = qkv.view;
-    table.d_o = gradient.view;
+    const LayerRows table = loose_layer(qkv, gradient);
     const std::vector<std::int64_t> rows = sample_rows(batch, 80, 3);
     const std::vector<RowResult> all = reference_rows(model, batch, table, rows, 2);
     for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -123,9 +109,10 @@ TEST_P(SampledRows, AreNoWorseThanTwiceTheUndistributedStep) {
   const std::vector<std::int64_t> rows = sample_rows(*schedule->batch, 24, 1);
   ASSERT_EQ(rows.size(), 24U);
   StepOutcome outcome = run(*schedule);
-  const std::vector<QuantityNorm> undistributed = sampled_errors(*alone, run(*alone), rows, 1);
-  const std::vector<QuantityNorm> errors = sampled_errors(*schedule, outcome, rows, 3);
-  const std::vector<QuantityNorm> one_thread = sampled_errors(*schedule, outcome, rows, 1);
+  HostMath one(1), three(3);
+  const std::vector<QuantityNorm> undistributed = sampled_errors(*alone, run(*alone), rows, one);
+  const std::vector<QuantityNorm> errors = sampled_errors(*schedule, outcome, rows, three);
+  const std::vector<QuantityNorm> one_thread = sampled_errors(*schedule, outcome, rows, one);
   for (std::size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(errors[i].error, one_thread[i].error);
     EXPECT_GT(errors[i].error, 0) << errors[i].quantity;
@@ -140,7 +127,7 @@ TEST_P(SampledRows, AreNoWorseThanTwiceTheUndistributedStep) {
     float* values = reinterpret_cast<float*>(tensor.bytes.data());
     for (std::size_t i = 0; i < tensor.bytes.size() / sizeof(float); ++i) values[i] += 0.25F;
   }
-  const std::vector<NumericsResult> wrong = judge_rows(sampled_errors(*schedule, outcome, rows, 1), undistributed);
+  const std::vector<NumericsResult> wrong = judge_rows(sampled_errors(*schedule, outcome, rows, one), undistributed);
   EXPECT_TRUE(wrong[0].pass);
   EXPECT_FALSE(wrong[1].pass);
 }

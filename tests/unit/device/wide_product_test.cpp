@@ -8,6 +8,12 @@
 namespace longhaul {
 namespace {
 
+Matrix wide_product(const Matrix& a, bool transpose_a, const Matrix& b, bool transpose_b, int threads) {
+  Matrix c(transpose_a ? a.cols() : a.rows(), transpose_b ? b.rows() : b.cols());
+  wide_product_into(a, transpose_a, b, transpose_b, threads, c);
+  return c;
+}
+
 TEST(WideProduct, IsTheProduct) {
   for (const std::int64_t rows : {1, 511, 513}) {
     const std::int64_t inner = 97, columns = 700;

@@ -8,6 +8,7 @@
 #include "kernels/common/check.h"
 #include "sim/core/invariant.h"
 #include "validate/device/cuda/cuda_device.h"
+#include "validate/device/cuda/cuda_math.h"
 #include "validate/device/gpu_devices.h"
 #ifdef LONGHAUL_NCCL
 #include "validate/device/cuda/nccl_transport.h"
@@ -56,6 +57,9 @@ class CudaDevices : public GpuDevices {
     return addresses;
   }
   std::unique_ptr<Device> make(int index) const override { return std::make_unique<CudaDevice>(index); }
+  std::unique_ptr<DoubleMath> make_math(int index, int threads) const override {
+    return make_cuda_math(index, threads);
+  }
 #ifdef LONGHAUL_NCCL
   bool can_join() const override { return true; }
   GpuTeam make_team(const Schedule& schedule, const TeamPlaces& places) const override {
