@@ -97,8 +97,11 @@ __device__ inline float softmax_row(float (&s)[kScores], RowState& state, float 
   for (int j = 0; j < kScores / 4; ++j) top = fmaxf(top, fmaxf(s[4 * j + 2 * kRow], s[4 * j + 2 * kRow + 1]));
   top = quad_max(top);
   // A row that has seen no key yet: subtract 0, so that exp2(-inf) is 0 and not NaN.
-  const float shift = top == -INFINITY ? 0.0F : top * scale_log2;
-  const float shrink = exp2_fast(fmaf(state.top, scale_log2, -shift));
+  const float base = top == -INFINITY ? 0.0F : top;
+  const float shift = base * scale_log2;
+  // From the difference, which is exactly 0 while the top stays: what `shift` was rounded by would otherwise weigh
+  // earlier keys anew in every tile, some 3e-7 each.
+  const float shrink = exp2_fast((state.top - base) * scale_log2);
   state.top = top;
   float sum = 0;
 #pragma unroll

@@ -322,7 +322,7 @@ void DeviceExecutor::issue_alone(std::int32_t rank, bool timed) {
 }
 
 void DeviceExecutor::read_tensor(StepTensor tensor, const ArenaTensor& where, StreamHandle on) {
-  tensor.bytes.resize(static_cast<std::size_t>(where.bytes));
+  tensor.bytes = fresh_bytes(where.bytes);
   const std::int32_t rank = tensor.rank;
   outcome_.tensors.push_back(std::move(tensor));
   // The buffer stays where it is when the list of tensors grows.
@@ -365,8 +365,7 @@ StepOutcome DeviceExecutor::run_step(const StepWish& wish) {
     for (const ArenaTensor& tensor : plan_.arena(rank).tensors) {
       if (tensor.acquired != kBeforeStep) continue;
       if (!holds(wish.resident, plan_.schedule().tensors[static_cast<std::size_t>(tensor.id.kind)].name)) continue;
-      StepTensor read{rank, tensor.id, {}, true, false, std::vector<std::byte>(static_cast<std::size_t>(tensor.bytes)),
-                      -1};
+      StepTensor read{rank, tensor.id, {}, true, false, fresh_bytes(tensor.bytes), -1};
       device(rank).read(read.bytes, memory(rank).arena + tensor.offset);
       outcome_.tensors.push_back(std::move(read));
     }

@@ -16,6 +16,7 @@
 
 #include "validate/device/device.h"
 #include "validate/device/device_plan.h"
+#include "validate/device/host_bytes.h"
 #include "validate/device/run_record.h"
 #include "validate/device/transport.h"
 
@@ -48,7 +49,7 @@ struct StepTensor {
   OpInstance at;           // the op that releases it; of a resident one: none
   bool resident = false;   // as it is after the step
   bool before_op = false;  // as the op at `at` finds it, not as it leaves it (LSE)
-  std::vector<std::byte> bytes;
+  HostBytes bytes;
   std::int32_t position = -1;  // of the op in its rank's program
 };
 struct StepWish {

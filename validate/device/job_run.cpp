@@ -51,7 +51,8 @@ void add_outcome(ProcessJob& job, int from, const OrderedJson& json, const Devic
     tensor.before_op = of.at(6).get<bool>();
     tensor.position = of.at(7).get<std::int32_t>();
     if (tensor.position >= 0) tensor.at = plan.programs().op(tensor.rank, tensor.position).at;
-    tensor.bytes = job.receive(from);
+    const std::vector<std::byte> received = job.receive(from);
+    tensor.bytes.assign(received.begin(), received.end());
     all.tensors.push_back(std::move(tensor));
   }
 }
