@@ -151,7 +151,7 @@ class Follower {
     std::int64_t least = 0;
     std::string name;
     for (const int gpu : gpus) {
-      const std::unique_ptr<Device> device = gpu_devices().make(gpu);
+      const std::unique_ptr<Device> device = gpu_devices().make(gpu, AttentionChoice::kBest);
       const std::int64_t free = device->free_bytes();
       least = least == 0 ? free : std::min(least, free);
       name = device->hardware().device;

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
+#include <variant>
 
 #include "sim/core/error.h"
 #include "sim/strategies/registry.h"
@@ -37,30 +39,64 @@ std::shared_ptr<const Schedule> undistributed_schedule(const PreparedRun& prepar
   return planned->schedule;
 }
 
+// What runs the schedule's attention on such a device.
+std::set<std::string> attention_kernels(const DevicePlan& plan, const Device& device) {
+  std::set<std::string> labels;
+  const std::vector<ProgramOp>& program = plan.programs().ranks.front();
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    if (program[i].at.op->kind != OpKind::kAttention) continue;
+    for (const DeviceCall& call : plan.op(0, static_cast<std::int32_t>(i)).calls) {
+      const bool attention =
+          std::holds_alternative<AttentionForwardCall>(call) || std::holds_alternative<AttentionBackwardCall>(call);
+      if (attention) labels.insert(device.kernel_label(call));
+    }
+  }
+  return labels;
+}
+
+StepOutcome run_alone(const DevicePlan& plan, Device& device, const ExecutorOptions& options, const StepWish& wish) {
+  VirtualTransport transport;
+  return DeviceExecutor(plan, {&device}, transport, options).run_step(wish);
+}
+
+// What a second undistributed step differs by from the one that is the reference; nothing where its attention would run
+// in the same kernels.
+std::vector<QuantityNorm> other_kernels_errors(const DevicePlan& plan, const ReferenceTools& tools,
+                                               const ExecutorOptions& options, const StepReference& reference) {
+  const std::set<std::string> best = attention_kernels(plan, *tools.make_device(AttentionChoice::kBest));
+  const std::unique_ptr<Device> device = tools.make_device(AttentionChoice::kPieces);
+  if (attention_kernels(plan, *device) == best) return {};
+  const StepOutcome outcome = run_alone(plan, *device, options, numerics_wish(plan.schedule()));
+  return relative_errors(plan.schedule(), outcome, reference);
+}
+
 // Errors of the undistributed step, or that step itself as the reference, as the reference is.
 void add_undistributed(const Schedule& schedule, const ReferenceTools& tools, const ExecutorOptions& options,
                        const std::function<void(const char*)>& note, NumericsReference& reference) {
   const auto outcome = std::make_shared<StepOutcome>();
   const bool whole = reference.reference.has_value();
+  const DevicePlan plan(schedule);
   try {
-    const std::unique_ptr<Device> device = tools.make_device();
-    const DevicePlan plan(schedule);
-    VirtualTransport transport;
-    DeviceExecutor executor(plan, {device.get()}, transport, options);
-    *outcome = executor.run_step(whole ? numerics_wish(schedule) : row_wish(schedule));
+    *outcome = run_alone(plan, *tools.make_device(AttentionChoice::kBest), options,
+                         whole ? numerics_wish(schedule) : row_wish(schedule));
+    note("undistributed step");
+    if (!whole) {
+      reference.reference = reference_of(schedule, outcome);
+      reference.undistributed = other_kernels_errors(plan, tools, options, *reference.reference);
+      note("another in other attention kernels");
+    }
   } catch (const DeviceFault& fault) {
     if (fault.kind() != FaultKind::kMemory) throw;
+    if (!whole) reference.reference.reset();
     reference.left_out =
         fmt::format("{}the undistributed step did not run: {}",
                     whole ? "" : "the step is too large for double precision on the CPU, and ", fault.why());
     return;
   }
-  note("undistributed step");
   if (whole) {
     reference.undistributed = relative_errors(schedule, *outcome, *reference.reference);
     return;
   }
-  reference.reference = reference_of(schedule, outcome);
   reference.rows = sample_rows(*schedule.batch, kSampledRows, kSampleSeed);
   reference.undistributed_rows = sampled_errors(schedule, *outcome, reference.rows, tools.math);
   note("its sampled rows in double precision");
@@ -129,8 +165,9 @@ void NumericsCheck::judge(const StepOutcome& outcome, RunRecord& record,
   const NumericsReference& with = *reference_;
   if (!with.left_out.empty()) record.exclusions.push_back({-1, -1, "numerics", with.left_out});
   if (!with.reference) return;
-  record.numerics =
-      longhaul::judge(relative_errors(schedule_, outcome, *with.reference), with.undistributed, with.reference->name);
+  const std::vector<QuantityNorm> errors = relative_errors(schedule_, outcome, *with.reference);
+  record.numerics = with.reference->step != nullptr ? judge_against_step(errors, with.undistributed)
+                                                    : longhaul::judge(errors, with.undistributed, with.reference->name);
   note("numbers compared");
   if (with.rows.empty()) return;
   const std::vector<NumericsResult> rows =

@@ -17,17 +17,19 @@
 
 namespace longhaul {
 
-// What references are computed with: a device that is made for the undistributed step, and double precision.
+// What references are computed with: devices that are made for undistributed steps, and double precision.
 struct ReferenceTools {
-  std::function<std::unique_ptr<Device>()> make_device;
+  std::function<std::unique_ptr<Device>(AttentionChoice)> make_device;
   DoubleMath& math;
 };
 
 // What a step is held against; the same for every strategy that trains the same batch of the same model.
 struct NumericsReference {
-  std::optional<StepReference> reference;   // none: numbers are not compared
-  std::vector<QuantityNorm> undistributed;  // errors of the undistributed step against the same reference
-  std::vector<std::int64_t> rows;           // sampled; empty: none
+  std::optional<StepReference> reference;  // none: numbers are not compared
+  // Errors against the same reference of the undistributed step or, where that is the reference, of a second one whose
+  // attention runs in other kernels; empty where this device has no others.
+  std::vector<QuantityNorm> undistributed;
+  std::vector<std::int64_t> rows;  // sampled; empty: none
   std::vector<QuantityNorm> undistributed_rows;
   std::string left_out;  // what is not compared, and why
 };

@@ -196,7 +196,7 @@ Expected<FreshRun> run_on_host(const StudyEntry& asked, const ValidateOptions& o
   }
   const ExecutorOptions executor = executor_options(options, kRepeats);
   HostMath math(hardware_threads());
-  const ReferenceTools tools{[] { return std::make_unique<HostDevice>(); }, math};
+  const ReferenceTools tools{[](AttentionChoice) { return std::make_unique<HostDevice>(); }, math};
   if (options.job != nullptr) {
     JobTeam team = options.job->make_team(**prepared, asked.study.file, true);
     return execute(asked, std::move(*prepared), in_all_processes(*options.job, team, executor), tools, executor,
@@ -268,8 +268,9 @@ Expected<FreshRun> run_on_gpus(const StudyEntry& asked, const ValidateOptions& o
   if (options.job != nullptr) machine = gpus_of_job(asked, options);
   const int first_gpu = options.job == nullptr ? 0 : options.job->first_gpu();
   const std::unique_ptr<DoubleMath> math = gpu_devices().make_math(first_gpu, hardware_threads());
-  const ReferenceTools tools{[first_gpu] { return gpu_devices().make(first_gpu); }, *math};
-  const std::unique_ptr<Device> first = tools.make_device();
+  const ReferenceTools tools{
+      [first_gpu](AttentionChoice attention) { return gpu_devices().make(first_gpu, attention); }, *math};
+  const std::unique_ptr<Device> first = tools.make_device(AttentionChoice::kBest);
   const std::int64_t free_bytes = options.job == nullptr ? first->free_bytes() : machine.memory_bytes;
   if (options.job == nullptr) machine = gpus_at_hand(asked, options, first->hardware(), free_bytes, gpus);
   require_same_device(asked, machine, options.reduced);
@@ -303,7 +304,7 @@ Expected<FreshRun> run_on_gpus(const StudyEntry& asked, const ValidateOptions& o
                      "measured", cache);
     }
     if (machine.virtual_ranks) {
-      const std::unique_ptr<Device> gpu = gpu_devices().make(0);
+      const std::unique_ptr<Device> gpu = gpu_devices().make(0, AttentionChoice::kBest);
       VirtualTransport transport;
       const std::vector<Device*> devices(static_cast<std::size_t>(ranks), gpu.get());
       return execute(asked, std::move(*prepared), here(devices, transport, executor), tools, executor, "measured",

@@ -48,6 +48,11 @@ struct DeviceReadings {
   std::int32_t sm_clock_mhz = 0, temperature_c = 0, power_w = 0;
 };
 
+enum class AttentionChoice : std::uint8_t {
+  kBest,    // cuDNN where one call does it, else our kernels
+  kPieces,  // our kernels alone
+};
+
 class Device {
  public:
   virtual ~Device() = default;

@@ -39,7 +39,7 @@ class GpuDevices {
   // Whether ranks on several GPUs can be joined: NCCL was built in.
   virtual bool can_join() const = 0;
   // All throw DeviceFault or what CUDA says. A team needs can_join().
-  virtual std::unique_ptr<Device> make(int index) const = 0;
+  virtual std::unique_ptr<Device> make(int index, AttentionChoice attention) const = 0;
   // Double-precision work of references on that GPU; `threads` of the host beside it.
   virtual std::unique_ptr<DoubleMath> make_math(int index, int threads) const = 0;
   virtual GpuTeam make_team(const Schedule& schedule, const TeamPlaces& places) const = 0;

@@ -268,6 +268,30 @@ ReferenceRows table_of(const Matrix& values) {
   return rows;
 }
 
+// `limit_of(a quantity, the same one of `beside` or nullptr)`.
+template <class LimitOf>
+std::vector<NumericsResult> judged(const std::vector<QuantityNorm>& errors, const std::vector<QuantityNorm>& beside,
+                                   const std::string& reference, const LimitOf& limit_of) {
+  std::vector<NumericsResult> results;
+  for (const QuantityNorm& of : errors) {
+    const auto same = std::find_if(beside.begin(), beside.end(),
+                                   [&](const QuantityNorm& other) { return other.quantity == of.quantity; });
+    NumericsResult result;
+    result.quantity = of.quantity;
+    result.reference = reference;
+    result.error = of.error;
+    result.undistributed_error = same == beside.end() ? 0 : same->error;
+    result.limit = limit_of(of, same == beside.end() ? nullptr : &*same);
+    result.elements = of.elements;
+    result.missing = of.missing;
+    result.worst = of.worst;
+    result.pass = of.missing == 0 && result.error <= result.limit;
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+constexpr const char* kUndistributedStep = "undistributed-bf16";
 constexpr std::int64_t kElementsAtATime = std::int64_t{1} << 20;
 
 std::vector<float> floats(const std::vector<double>& values) {
@@ -315,7 +339,7 @@ StepReference reference_of(const ModelShape&, const Reference& reference) {
 StepReference reference_of(const Schedule& undistributed, std::shared_ptr<const StepOutcome> outcome) {
   const ModelShape& model = undistributed.model;
   StepReference result;
-  result.name = "undistributed-bf16";
+  result.name = kUndistributedStep;
   result.loss = outcome->loss;
   result.step = outcome;
   for (std::int64_t layer = 0; layer < model.layers; ++layer) {
@@ -360,26 +384,16 @@ std::vector<QuantityNorm> relative_errors(const Schedule& schedule, const StepOu
 std::vector<NumericsResult> judge(const std::vector<QuantityNorm>& errors,
                                   const std::vector<QuantityNorm>& undistributed, const std::string& reference,
                                   const NumericsLimits& limits) {
-  std::vector<NumericsResult> results;
-  for (const QuantityNorm& of : errors) {
-    NumericsResult result;
-    result.quantity = of.quantity;
-    result.reference = reference;
-    result.error = of.error;
-    result.elements = of.elements;
-    result.missing = of.missing;
-    result.worst = of.worst;
-    result.limit = limits.activations;
-    const auto same = std::find_if(undistributed.begin(), undistributed.end(),
-                                   [&](const QuantityNorm& other) { return other.quantity == of.quantity; });
-    if (same != undistributed.end()) {
-      result.undistributed_error = same->error;
-      if (!is_activation(of.quantity)) result.limit = limits.gradient_factor * same->error;
-    }
-    result.pass = of.missing == 0 && result.error <= result.limit;
-    results.push_back(std::move(result));
-  }
-  return results;
+  return judged(errors, undistributed, reference, [&](const QuantityNorm& of, const QuantityNorm* alone) {
+    return alone == nullptr || is_activation(of.quantity) ? limits.activations : limits.gradient_factor * alone->error;
+  });
+}
+
+std::vector<NumericsResult> judge_against_step(const std::vector<QuantityNorm>& errors,
+                                               const std::vector<QuantityNorm>& other, const NumericsLimits& limits) {
+  return judged(errors, other, kUndistributedStep, [&](const QuantityNorm&, const QuantityNorm* apart) {
+    return std::max(limits.activations, apart == nullptr ? 0 : limits.gradient_factor * apart->error);
+  });
 }
 
 }  // namespace longhaul

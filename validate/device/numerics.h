@@ -68,5 +68,11 @@ struct NumericsLimits {
 std::vector<NumericsResult> judge(const std::vector<QuantityNorm>& errors,
                                   const std::vector<QuantityNorm>& undistributed, const std::string& reference,
                                   const NumericsLimits& limits = {});
+// Of a step against the undistributed bf16 step: every quantity within the limit of activations or, where that is more,
+// twice what a second undistributed step differs by whose attention runs in other kernels (`other`; empty: none ran).
+// Two bf16 steps drift apart with every layer, however they are distributed.
+std::vector<NumericsResult> judge_against_step(const std::vector<QuantityNorm>& errors,
+                                               const std::vector<QuantityNorm>& other,
+                                               const NumericsLimits& limits = {});
 
 }  // namespace longhaul

@@ -14,11 +14,6 @@
 
 namespace longhaul {
 
-enum class AttentionChoice : std::uint8_t {
-  kBest,    // cuDNN where one call does it, else our kernels
-  kPieces,  // our kernels alone
-};
-
 class CudaDevice : public Device {
  public:
   // Throws DeviceFault (kDeviceLost) where CUDA has no such GPU.

@@ -56,7 +56,9 @@ class CudaDevices : public GpuDevices {
     }
     return addresses;
   }
-  std::unique_ptr<Device> make(int index) const override { return std::make_unique<CudaDevice>(index); }
+  std::unique_ptr<Device> make(int index, AttentionChoice attention) const override {
+    return std::make_unique<CudaDevice>(index, attention);
+  }
   std::unique_ptr<DoubleMath> make_math(int index, int threads) const override {
     return make_cuda_math(index, threads);
   }
