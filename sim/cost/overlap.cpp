@@ -56,7 +56,9 @@ double OverlapModel::added_by_channels(double taken, std::int64_t tiles) const {
   const double left = multiprocessors_ - std::min(taken, kMostTaken * multiprocessors_);
   const auto count = static_cast<double>(tiles);
   if (count <= left) return 0;
-  return std::min((std::ceil(count / left) + 1) / std::ceil(count / multiprocessors_), 1 / kMostTaken) - 1;
+  const double late = std::min(count, multiprocessors_) - left;
+  const double waves = std::ceil((count - late) / left) + 1;
+  return std::min(waves / std::ceil(count / multiprocessors_), 1 / kMostTaken) - 1;
 }
 
 double OverlapModel::added_to_compute(const OverlapConstants::Compute& constants, const Beside& beside,

@@ -2,9 +2,11 @@
 //
 // Model. Each thing that runs beside a kernel adds its own part to the kernel's time (the parts add up):
 //   * a communication kernel of n channels keeps n blocks on the device; they take `multiprocessors_per_channel` w
-//     multiprocessors each. Attention hands out small pieces of work and needs S / (S - n w) of its time. A GEMM runs
-//     ceil(tiles / (S - n w)) waves of tiles instead of ceil(tiles / S), and one more, because its blocks that find no
-//     multiprocessor come after the others; one whose tiles fit beside the channels loses nothing;
+//     multiprocessors each, from its launch to its end, whether its bytes move or it waits for other ranks. Attention
+//     hands out small pieces of work and needs S / (S - n w) of its time. A GEMM has min(tiles, S) blocks, each of
+//     which begins with a tile of its own: those that find no multiprocessor bring theirs after all others are done, in
+//     a wave of their own. Instead of ceil(tiles / S) waves there are ceil((tiles - late) / (S - n w)) + 1; a GEMM
+//     whose tiles fit beside the channels loses nothing;
 //   * a memory-bound kernel shares the memory bandwidth max-min fairly with what transfers and host copies move: it
 //     keeps what they leave, at least half. A transfer moves `memory_bytes_per_transferred_byte` a byte sent or
 //     received, at the rate to which the kernel slows it;
@@ -21,7 +23,7 @@
 // Units: bytes, seconds; factors are times together / times alone. Invariants: every factor is at least 1, and 1 with
 // nothing beside; more beside never gives a smaller factor.
 // Ignores: power and clocks apart from what the measured factors hold, the L2, how sizes and launch times of the two
-// meet, and communication kernels that wait for other ranks (they keep multiprocessors busy too).
+// meet.
 #pragma once
 
 #include <cstdint>
@@ -59,7 +61,7 @@ struct Beside {
   int attentions = 0;
   int memory_kernels = 0;
   int host_copies = 0;
-  int channels = 0;                         // blocks of communication kernels
+  int channels = 0;                         // blocks of communication kernels, waiting ones too
   double transferred_bytes_per_second = 0;  // sent and received by them when undisturbed
   bool operator==(const Beside&) const = default;
 };

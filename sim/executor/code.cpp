@@ -244,6 +244,8 @@ std::unique_ptr<const SegmentCosts> CodeCache::make_costs(int rank, const Block&
       if (op.collective == CollectiveKind::kExchange) {
         set_exchange_parts(at, cost);
         cost.value = content_of(at);
+        costs->exchanges.resize(ops.size());
+        costs->exchanges[i] = member_exchange(*schedule_, at);
       } else {
         cost.value = collective_buffer_bytes(*schedule_, at);
       }

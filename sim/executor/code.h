@@ -95,6 +95,7 @@ struct OpCost {
 struct SegmentCosts {
   std::int32_t id = 0;
   std::vector<OpCost> ops;
+  std::vector<MemberExchange> exchanges;                   // by op; empty if no op is one
   std::vector<std::int64_t> acquire_bytes, release_bytes;  // beside SegmentCode's lists
 
   // Host time in ps to issue a whole pass, or its ops up to and including `index`.

@@ -77,7 +77,7 @@ class Engine {
   struct Load {
     std::array<std::int16_t, kOverlapClassCount> running{};  // kernels and host copies
     std::int32_t kernels = 0;                                // sum of `running`
-    std::int32_t channels = 0;                               // of transfers in flight
+    std::int32_t channels = 0;                               // of collectives that wait or are in flight
     std::int64_t bytes_per_second = 0;                       // sent and received by them when undisturbed
   };
 
@@ -124,8 +124,9 @@ class Engine {
   };
   struct MeetingMember {
     std::int32_t rank = 0;
-    std::int32_t index = 0;   // among all members of the group
-    std::int8_t stream = -1;  // where it waits now
+    std::int32_t index = 0;     // among all members of the group
+    std::int8_t stream = -1;    // where it waits now
+    std::int16_t channels = 0;  // that its kernel takes of the rank while it is there
   };
   struct CachedTransfer {
     CollectiveNetwork::TransferId transfer = -1;
@@ -174,6 +175,7 @@ class Engine {
 
   // meeting.cpp: collectives
   void arrive(std::int32_t rank, int stream, Time now);
+  void hold_channels(std::int32_t rank, MeetingMember& member, std::int32_t group);
   void start_meeting(std::int32_t group, Time now);
   void end_meeting(std::int32_t group, Time now);
   CollectiveNetwork::TransferId transfer_of(std::int32_t group);

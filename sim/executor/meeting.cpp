@@ -41,8 +41,29 @@ void Engine::arrive(std::int32_t rank, int id, Time now) {
   member.stream = static_cast<std::int8_t>(id);
   stream.state = StreamState::kArrived;
   ++state.meetings;
+  hold_channels(rank, member, group);
   meeting.last_arrival = std::max(meeting.last_arrival, now);
   if (++meeting.arrived == meeting.member_count) push(EventKind::kMeeting, group, meeting.last_arrival);
+}
+
+// The kernel of a member that has just arrived is on the device. How many channels it has follows from what it does by
+// itself; that all members of a collective other than an exchange do the same is checked as they arrive.
+void Engine::hold_channels(std::int32_t rank, MeetingMember& member, std::int32_t group) {
+  Meeting& meeting = meetings_[static_cast<std::size_t>(group)];
+  int channels = 0;
+  if (meeting.kind == CollectiveKind::kExchange) {
+    const Stream& stream = stream_of(rank, member.stream);
+    const Iteration& pass = pass_of(rank, stream);
+    const std::size_t index = op_index(stream, member.stream, pass);
+    channels = network_->exchange_channels(*schedule_, group, pass.costs->exchanges[index]);
+  } else {
+    if (meeting.arrived == 0) meeting.transfer = transfer_of(group);
+    channels = network_->use(meeting.transfer).channels;
+  }
+  member.channels = static_cast<std::int16_t>(channels);
+  Rank& state = ranks_[static_cast<std::size_t>(rank)];
+  state.load.channels += channels;
+  state.load_changed = true;
 }
 
 CollectiveNetwork::TransferId Engine::transfer_of(std::int32_t group) {
@@ -60,15 +81,15 @@ CollectiveNetwork::TransferId Engine::transfer_of(std::int32_t group) {
     return cached.transfer;
   }
 
-  const std::vector<std::int32_t>& ranks = schedule_->groups[static_cast<std::size_t>(group)].members;
   std::vector<OpInstance> instances;
-  for (const std::int32_t rank : ranks) {
+  for (const std::int32_t rank : schedule_->groups[static_cast<std::size_t>(group)].members) {
     // A member that is folded away does what its representative does, with its own shapes.
     const std::int32_t runner = runner_of(rank);
     const MeetingMember* const first = members_.data() + meeting.members_begin;
     const MeetingMember* const member =
         std::find_if(first, first + meeting.member_count, [&](const MeetingMember& m) { return m.rank == runner; });
     LH_ASSERT(member != first + meeting.member_count, "rank {} of group {} has no running member", rank, group);
+    if (member->stream < 0) continue;  // not an exchange, and not here yet
     const Stream& stream = stream_of(runner, member->stream);
     const Iteration& pass = pass_of(runner, stream);
     OpInstance at = instance(runner, pass, op_index(stream, member->stream, pass));
@@ -77,6 +98,7 @@ CollectiveNetwork::TransferId Engine::transfer_of(std::int32_t group) {
       at.shape = pass.chunk < 0 ? nullptr : &schedule_->shape(rank, pass.chunk);
     }
     instances.push_back(at);
+    if (meeting.kind != CollectiveKind::kExchange) break;
   }
   CollectiveCall call;
   call.schedule = schedule_;
@@ -101,7 +123,7 @@ CollectiveNetwork::TransferId Engine::transfer_of(std::int32_t group) {
 
 void Engine::start_meeting(std::int32_t group, Time now) {
   Meeting& meeting = meetings_[static_cast<std::size_t>(group)];
-  meeting.transfer = transfer_of(group);
+  if (meeting.kind == CollectiveKind::kExchange) meeting.transfer = transfer_of(group);
   ++totals_.collectives;
   const std::span<const MemberBytes> traffic = network_->traffic(meeting.transfer);
   for (std::int32_t i = 0; i < meeting.member_count; ++i) {
@@ -138,6 +160,7 @@ void Engine::end_meeting(std::int32_t group, Time now) {
     const int stream = member.stream;
     member.stream = -1;
     --state.meetings;
+    state.load.channels -= member.channels;
     if (--state.transfers == 0) totals(member.rank).communication += now - state.communication_since;
     add_transfer(member.rank, transfer, network_->traffic(transfer)[static_cast<std::size_t>(member.index)], -1);
     complete(member.rank, stream, now);

@@ -216,7 +216,7 @@ Sized kernel_time(const KernelModel& model, const Schedule& schedule, const OpIn
 class FlowNetwork : public CollectiveNetwork {
  public:
   FlowNetwork(const Cluster& cluster, double scale)
-      : collectives_(cluster), solver_(cluster), links_(cluster.links().size()), scale_(scale) {}
+      : cluster_(&cluster), collectives_(cluster), solver_(cluster), links_(cluster.links().size()), scale_(scale) {}
 
   TransferId prepare(const CollectiveCall& call) override {
     if (call.kind == CollectiveKind::kExchange) {
@@ -243,6 +243,12 @@ class FlowNetwork : public CollectiveNetwork {
     prepared.transfer = scaled(transfer);
     prepared_.push_back(std::move(prepared));
     return static_cast<TransferId>(prepared_.size()) - 1;
+  }
+
+  int exchange_channels(const Schedule& schedule, GroupId group, const MemberExchange& member) override {
+    const std::vector<std::int32_t>& ranks = schedule.groups[static_cast<std::size_t>(group)].members;
+    return collectives_.exchange_channels(static_cast<int>(ranks.size()), domains_of(group, ranks), member.peers,
+                                          Bytes{member.largest_message});
   }
 
   std::span<const MemberBytes> traffic(TransferId transfer) const override {
@@ -335,6 +341,17 @@ class FlowNetwork : public CollectiveNetwork {
     return {};
   }
 
+  int domains_of(GroupId group, const std::vector<std::int32_t>& ranks) {
+    const auto g = static_cast<std::size_t>(group);
+    if (g >= domains_.size()) domains_.resize(g + 1);
+    if (domains_[g] > 0) return domains_[g];
+    std::vector<int> domains;
+    for (const std::int32_t rank : ranks) domains.push_back(cluster_->domain_of(rank));
+    std::sort(domains.begin(), domains.end());
+    const auto end = std::unique(domains.begin(), domains.end());
+    return domains_[g] = static_cast<int>(end - domains.begin());
+  }
+
   // All times of the transfer times the scale, also where it shares links.
   Transfer scaled(Transfer transfer) const {
     if (scale_ == 1) return transfer;
@@ -348,6 +365,7 @@ class FlowNetwork : public CollectiveNetwork {
     return transfer;
   }
 
+  const Cluster* cluster_;
   Collectives collectives_;
   FlowSolver solver_;
   std::size_t links_;
@@ -357,6 +375,7 @@ class FlowNetwork : public CollectiveNetwork {
   std::deque<Prepared> prepared_;                                     // addresses stay
   std::map<std::vector<std::uintptr_t>, std::int64_t> contents_;      // peer lists -> content
   std::map<std::pair<GroupId, std::int64_t>, TransferId> exchanges_;  // group, content -> transfer
+  std::vector<int> domains_;                                          // by group: that it spans; 0: not asked yet
 };
 
 bool by_pair(const PeerMessage& a, const PeerMessage& b) { return std::tie(a.from, a.to) < std::tie(b.from, b.to); }
@@ -375,6 +394,18 @@ OpDuration KernelDurations::duration(const Schedule& schedule, const OpInstance&
 
 Estimate KernelDurations::estimate(const Schedule& schedule, const OpInstance& at) const {
   return kernel_time(*model_, schedule, at).estimate;
+}
+
+MemberExchange member_exchange(const Schedule& schedule, const OpInstance& at) {
+  MemberExchange member;
+  std::int32_t sends = 0, receives = 0;
+  for (const PeerBytes& peer : exchange_bytes(schedule, at)) {
+    member.largest_message = std::max({member.largest_message, peer.send, peer.receive});
+    sends += peer.send > 0 ? 1 : 0;
+    receives += peer.receive > 0 ? 1 : 0;
+  }
+  member.peers = std::max(sends, receives);
+  return member;
 }
 
 Time KernelDurations::launch() const { return Time::from_seconds(model_->launch_seconds()); }

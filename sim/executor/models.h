@@ -23,8 +23,8 @@ namespace longhaul {
 struct OpDuration {
   Time time;  // alone on the device
   KernelKind kernel = KernelKind::kElementwise;
-  std::int64_t tiles = 0;       // of a GEMM's output, as OverlapModel counts them
-  Time below = {}, above = {};  // its 90 % interval: time - below to time + above
+  std::int64_t tiles = 0;          // of a GEMM's output, as OverlapModel counts them
+  Time below = {}, above = {};     // its 90 % interval: time - below to time + above
   std::optional<Time> issue = {};  // host time to issue it; nothing: that of a launch
 };
 
@@ -44,13 +44,19 @@ class OpDurations {
   virtual bool holds_transfers(OverlapClass kernel) const = 0;
 };
 
-// One meeting of a group: what each member does, in member order.
+// One meeting of a group: what its members do, in member order.
 struct CollectiveCall {
   const Schedule* schedule = nullptr;
   GroupId group = 0;
   CollectiveKind kind = CollectiveKind::kExchange;
-  std::int64_t buffer_bytes = 0;  // as collective_buffer_bytes; not for exchanges
-  std::span<const OpInstance> members;
+  std::int64_t buffer_bytes = 0;        // as collective_buffer_bytes; not for exchanges
+  std::span<const OpInstance> members;  // of an exchange all; of another kind, whose members all do the same, one
+};
+
+// What one member of an exchange does, as far as its kernel shows it.
+struct MemberExchange {
+  std::int64_t largest_message = 0;  // bytes, sent or received
+  std::int32_t peers = 0;            // that it sends to or receives from, whichever are more; not itself
 };
 
 struct MemberBytes {
@@ -61,7 +67,7 @@ struct MemberBytes {
 
 // What a transfer takes from the kernels of each of its ranks.
 struct TransferUse {
-  int channels = 0;
+  int channels = 0;    // not of an exchange: each of its members has its own (exchange_channels)
   double seconds = 0;  // alone
   // Made and taken in by switches that multicast and reduce: sent + copied = received + merged over all members.
   std::int64_t copied_bytes = 0;
@@ -79,6 +85,8 @@ class CollectiveNetwork {
   virtual ~CollectiveNetwork() = default;
   // Called once for each distinct call. Asserts that the members ask for the same: what one sends, the other receives.
   virtual TransferId prepare(const CollectiveCall& call) = 0;
+  // Channels that a member's part of an exchange takes of its rank from its launch on, whoever else has come.
+  virtual int exchange_channels(const Schedule& schedule, GroupId group, const MemberExchange& member) = 0;
   // In member order.
   virtual std::span<const MemberBytes> traffic(TransferId transfer) const = 0;
   virtual TransferUse use(TransferId transfer) const = 0;
@@ -122,6 +130,9 @@ class KernelDurations : public OpDurations {
 
 // Transfers on the links of a cluster. A rank's self-copy in an exchange costs what Collectives says.
 std::unique_ptr<CollectiveNetwork> make_flow_network(const Cluster& cluster, double scale = 1);
+
+// Of the op at `at`, an exchange.
+MemberExchange member_exchange(const Schedule& schedule, const OpInstance& at);
 
 // Who sends what in an exchange, in member order of senders; asserts that every send has its receive of equal size.
 // Self-copies are messages from a rank to itself.

@@ -1,5 +1,6 @@
 // What runs side by side on a rank: rates of its kernels, and the pressure of kernels on transfers.
 //
+// A collective's kernel takes its channels from its arrival on: it spins on them while it waits for other members.
 // A rank's rates are set again at most once an instant, after everything that happens at that instant has happened. A
 // transfer goes as slow as the rank that presses it most lets it: members are counted by pressure, and the network
 // hears of a change once an instant, after the events that are queued for it by then.
@@ -46,7 +47,6 @@ void Engine::add_transfer(std::int32_t rank, CollectiveNetwork::TransferId trans
                           int change) {
   Rank& state = ranks_[static_cast<std::size_t>(rank)];
   const TransferUse use = network_->use(transfer);
-  state.load.channels += change * use.channels;
   if (use.seconds > 0) {
     const auto moved = static_cast<double>(bytes.sent_intra_node + bytes.sent_inter_node + bytes.received);
     state.load.bytes_per_second += change * static_cast<std::int64_t>(moved / use.seconds);
@@ -107,7 +107,7 @@ void Engine::release_held(std::int32_t rank, Time now) {
 void Engine::set_rates(std::int32_t rank, Time now) {
   Rank& state = ranks_[static_cast<std::size_t>(rank)];
   state.load_changed = false;
-  const bool shared = state.load.kernels > 1 || state.transfers > 0;
+  const bool shared = state.load.kernels > 1 || state.meetings > 0;
   if (!shared && !state.disturbed) return;
   state.disturbed = shared;
   for (int id = 0; id < stream_count_; ++id) {

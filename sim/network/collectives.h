@@ -73,6 +73,9 @@ class Collectives {
 
   // One group of sends and receives.
   Transfer exchange(std::span<const PeerMessage> messages);
+  // Channels that one member's part of an exchange takes of its GPU, known before the others have come: `ranks` and
+  // `domains` of the communicator; `peers`: that it sends to or receives from, whichever are more.
+  int exchange_channels(int ranks, int domains, int peers, Bytes largest_message) const;
 
  private:
   struct Peers;  // who sends to whom in an exchange

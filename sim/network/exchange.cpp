@@ -4,6 +4,7 @@
 #include "sim/core/invariant.h"
 #include "sim/network/all_pairs.h"
 #include "sim/network/collectives.h"
+#include "sim/network/nccl/graph.h"
 
 namespace longhaul {
 namespace {
@@ -122,6 +123,10 @@ Transfer Collectives::exchange(std::span<const PeerMessage> messages) {
     extra_us = std::max(extra_us, wires_.message(message.from, message.to));
   }
   return finish(nccl_time(*constants_, machine_, describe(peers)), extra_us, 1, peers.far);
+}
+
+int Collectives::exchange_channels(int ranks, int domains, int peers, Bytes largest_message) const {
+  return p2p_channels(machine_, ranks, domains, peers, static_cast<double>(largest_message.value));
 }
 
 Transfer Collectives::all_to_all(std::span<const int> ranks, Bytes per_peer) {

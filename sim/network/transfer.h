@@ -45,7 +45,7 @@ struct Transfer {
   std::vector<MemberTraffic> members;  // collectives: in the order given; exchange: by rank
   NcclAlgorithm algorithm = NcclAlgorithm::kDirect;
   NcclProtocol protocol = NcclProtocol::kSimple;
-  int channels = 0;  // blocks of a member's GPU that the call occupies; 0: nothing moves
+  int channels = 0;  // blocks of a member's GPU; of an exchange those of its largest message; 0: nothing moves
 };
 
 }  // namespace longhaul

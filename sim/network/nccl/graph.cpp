@@ -174,4 +174,9 @@ P2pPlan p2p_plan(const NcclMachine& machine, int ranks, int domains, double byte
   return plan;
 }
 
+int p2p_channels(const NcclMachine& machine, int ranks, int domains, int peers, double largest) {
+  if (peers == 0 || largest <= 0) return 0;
+  return std::min(peers * p2p_plan(machine, ranks, domains, largest).channels, kMostP2pChannels);
+}
+
 }  // namespace longhaul

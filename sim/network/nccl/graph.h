@@ -36,4 +36,9 @@ struct P2pPlan {
 // each channel that a peer may have, and its parts were cut at 8 KiB; since 2.29 it is 16 KiB for each one used.
 P2pPlan p2p_plan(const NcclMachine& machine, int ranks, int domains, double bytes);
 
+// Channels, each a block on the GPU, that a group of sends and receives takes of a rank: those of one message times its
+// peers, a send and a receive of one round together, until all channels are taken (enqueue.cc:scheduleP2pTasksToPlan).
+// `peers`: that it sends to or that it receives from, whichever are more; `largest`: bytes of one message. 0 without.
+int p2p_channels(const NcclMachine& machine, int ranks, int domains, int peers, double largest);
+
 }  // namespace longhaul

@@ -99,6 +99,24 @@ TEST(ExecutorOracle, CollectivesThatShareLinksTakeLongerThanAloneAndNoLongerThan
   EXPECT_LE(peak, 1 + 1e-9);
 }
 
+// On two nodes of eight: 8 MiB to one peer inside a node (4 of 32 channels, shared by 8), from GPU 0 to its like in the
+// other node (NICs of 50 GB/s ask for 4), and to all 15 others (32, all that there are).
+TEST(ExecutorOracle, ChannelsOfAnExchangeFollowFromItsGroup) {
+  const Cluster cluster = cluster_of(16);
+  Schedule schedule = make_schedule(16, {"node", "pair", "all"});
+  std::vector<std::int32_t> ranks;
+  for (int rank = 0; rank < 16; ++rank) ranks.push_back(rank);
+  const GroupId node = add_group(schedule, {0, 1, 2, 3, 4, 5, 6, 7}, 0);
+  const GroupId pair = add_group(schedule, {0, 8}, 1);
+  const GroupId all = add_group(schedule, ranks, 2);
+  const std::unique_ptr<CollectiveNetwork> network = make_flow_network(cluster);
+  constexpr std::int64_t kBytes = 8 << 20;
+  EXPECT_EQ(network->exchange_channels(schedule, node, {kBytes, 1}), 4);
+  EXPECT_EQ(network->exchange_channels(schedule, pair, {kBytes, 1}), 4);
+  EXPECT_EQ(network->exchange_channels(schedule, all, {kBytes, 15}), 32);
+  EXPECT_EQ(network->exchange_channels(schedule, all, {0, 0}), 0);
+}
+
 TEST(ExecutorOracle, KernelsTakeWhatTheModelSays) {
   const Cluster cluster = cluster_of(1);
   const Expected<KernelModel> model = load_kernel_model(cluster.device(), LONGHAUL_SOURCE_ROOT);

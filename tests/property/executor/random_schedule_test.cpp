@@ -264,6 +264,31 @@ RC_GTEST_PROP(Executor, TwoRunsAreEqual, ()) {
             fingerprint(simulate_case(schedule, durations).timeline.ops));
 }
 
+// Ranks by other numbers: everything happens at the same times, so no rank's turn at an instant decides anything.
+RC_GTEST_PROP(Executor, NumbersOfRanksDoNotMatter, ()) {
+  const Case c = random_case();
+  Case turned = c;
+  const auto other = [&](std::int32_t rank) { return c.ranks - 1 - rank; };
+  for (Action& action : turned.actions) action.rank = other(action.rank);
+  for (auto& [role, members] : turned.groups) {
+    for (std::int32_t& rank : members) rank = other(rank);
+    std::sort(members.begin(), members.end());
+  }
+  FixedDurations durations = durations_of(c);
+  slow_everything(durations);
+  const auto times = [&](const Case& of, bool turn) {
+    std::map<std::pair<std::int32_t, std::string>, std::vector<std::int64_t>> by_op;
+    const Schedule schedule = make(of);
+    const Outcome outcome = simulate_case(schedule, durations);
+    for (const OpRecord& record : outcome.timeline.ops) {
+      const std::int32_t rank = turn ? other(record.rank) : record.rank;
+      by_op[{rank, std::string(record.label)}] = {record.arrival.ps(), record.start.ps(), record.end.ps()};
+    }
+    return by_op;
+  };
+  RC_ASSERT(times(c, false) == times(turned, true));
+}
+
 // Replicas of the same ranks that never meet: running one of them tells all of them.
 RC_GTEST_PROP(Executor, FoldedEqualsUnfolded, ()) {
   const Case c = random_case();
@@ -303,6 +328,7 @@ RC_GTEST_PROP(Executor, FoldedEqualsUnfolded, ()) {
 }
 
 // Slowed kernels: the extra time is between nothing and the factor, and an undisturbed kernel takes exactly its time.
+// A collective is on the device from its arrival on, also while it waits.
 RC_GTEST_PROP(Executor, SlowdownStaysWithinTheFactor, ()) {
   const Case c = random_case();
   FixedDurations durations = durations_of(c);
@@ -316,7 +342,7 @@ RC_GTEST_PROP(Executor, SlowdownStaysWithinTheFactor, ()) {
     // Work done beside transfers of this rank takes 5/4 of its time.
     const bool beside =
         std::any_of(outcome.timeline.ops.begin(), outcome.timeline.ops.end(), [&](const OpRecord& other) {
-          return other.rank == record.rank && other.kind == OpKind::kCollective && other.start < record.end &&
+          return other.rank == record.rank && other.kind == OpKind::kCollective && other.arrival < record.end &&
                  record.start < other.end;
         });
     const std::int64_t taken = (record.end - record.start).ps();

@@ -274,6 +274,70 @@ TEST(Overlap, OneHeldMemberDelaysAllOthers) {
   EXPECT_EQ(result.totals.step.ps(), 71);
 }
 
+TEST(Overlap, AWaitingCollectiveSlowsKernels) {
+  // Rank 1 calls at 0 and waits for rank 0, which comes at 60 (after "pre" on its copy stream): the transfer (40) lies
+  // in [60, 100]. Rank 1's x (60) runs at 2/3 from the beginning: it ends at 90, before it could see much of the
+  // transfer. Its y (20) has done (100 - 90) / 1.5 by 100 and the rest, 13.3, alone: 113. Rank 0 has nothing on it
+  // until 60: z (90) has done 60 by then, 26.7 by 100, and ends at 103.
+  Schedule schedule = make_schedule(2, {"g"});
+  add_group(schedule, {0, 1}, 0);
+  add_program(schedule, 0, {kernel("z"), with(kernel("pre", kCopyInStream), {}, 0), with(all_reduce("r", 0, 20), {0})});
+  add_program(schedule, 1, {all_reduce("r", 0, 20), kernel("x"), kernel("y")});
+  FixedDurations durations;
+  durations.rule = by_label({{"pre", 60}, {"x", 60}, {"y", 20}, {"z", 90}});
+  durations.beside_communication = 1.5;
+  const Outcome result = run(schedule, durations);
+  EXPECT_EQ(result.op("r", 1).arrival.ps(), 0);
+  EXPECT_EQ(result.start("r", 1), 60);
+  EXPECT_EQ(result.end("r", 1), 100);
+  EXPECT_EQ(result.end("x", 1), 90);
+  EXPECT_EQ(result.end("y", 1), 113);
+  EXPECT_EQ(result.end("z", 0), 103);
+  EXPECT_EQ(result.rank(1).contention.ps(), 33);
+}
+
+TEST(Overlap, AHeldCollectiveTakesNothingYet) {
+  // Rank 1's collective is launched at 10 beside gemm a (50), which keeps it off: a is not slowed. It gets onto the
+  // device at 50 and waits there for rank 0, which comes at 200: gemm b (80) takes 120.
+  Schedule schedule = make_schedule(2, {"g"});
+  add_group(schedule, {0, 1}, 0);
+  add_program(schedule, 0, {with(kernel("pre", kCopyInStream), {}, 0), with(all_reduce("r", 0, 20), {0})});
+  add_program(schedule, 1,
+              {kernel("gemm a"), with(kernel("copy", kCopyInStream), {}, 0), with(all_reduce("r", 0, 20), {0}),
+               kernel("gemm b")});
+  FixedDurations durations;
+  durations.rule = by_label({{"pre", 200}, {"gemm a", 50}, {"gemm b", 80}, {"copy", 10}});
+  durations.beside_communication = 1.5;
+  durations.holds = true;
+  const Outcome result = run(schedule, durations);
+  EXPECT_EQ(result.op("r", 1).arrival.ps(), 50);
+  EXPECT_EQ(result.end("gemm a", 1), 50);
+  EXPECT_EQ(result.end("gemm b", 1), 170);
+  EXPECT_EQ(result.start("r", 1), 200);
+}
+
+TEST(Overlap, EveryWaitingCollectiveTakesItsChannels) {
+  // Two groups wait for rank 0 until 100 and 200; a kernel is slowed by 1 + channels / 4, one each: x (300) runs at 2/3
+  // until 110 (100 and a transfer of 10), then at 4/5 until 210, then alone: 300 - 73.3 - 80 = 146.7, ends at 357.
+  struct ByChannels : FixedDurations {
+    double kernel_slowdown(OverlapClass kernel, const Beside& beside, std::int64_t) const override {
+      return kernel == OverlapClass::kHostCopy ? 1 : 1 + beside.channels / 4.0;
+    }
+  } durations;
+  durations.rule = by_label({{"first", 100}, {"second", 100}, {"x", 300}});
+  Schedule schedule = make_schedule(2, {"g", "h"});
+  add_group(schedule, {0, 1}, 0);
+  add_group(schedule, {0, 1}, 1);
+  add_program(schedule, 0,
+              {with(kernel("first", kCopyInStream), {}, 0), with(kernel("second", kCopyInStream), {}, 1),
+               with(all_reduce("r", 0, 5), {0}), with(all_reduce("s", 1, 5), {1})});
+  add_program(schedule, 1, {all_reduce("r", 0, 5), all_reduce("s", 1, 5), kernel("x")});
+  const Outcome result = run(schedule, durations);
+  EXPECT_EQ(result.end("r", 1), 110);
+  EXPECT_EQ(result.end("s", 1), 210);
+  EXPECT_EQ(result.end("x", 1), 357);
+}
+
 TEST(OverlapDeathTest, NothingIsSpedUp) {
   Schedule schedule = one_rank();
   add_program(schedule, 0, {all_reduce("r", 0, 50), kernel("x")});

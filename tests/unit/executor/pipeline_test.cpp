@@ -189,6 +189,37 @@ TEST(Pipeline, WaitForTheSenderIsBubbleAndTheTransferIsExposed) {
   EXPECT_EQ(totals.ranks[0].exposed_communication.ps(), 8);
 }
 
+TEST(Pipeline, AReceiveThatIsPostedEarlySlowsWhatRunsUntilItsSenderComes) {
+  // As above, kernels 1.5 times as long beside a communication kernel. Stage 0's receive of the gradient is there from
+  // 0 on: F 0-75, transfer 75-83. Stage 1's receive is over when F runs, and nothing else of it waits: F 83-133, B
+  // 133-163, transfer to 171. Stage 0's B runs alone: 171-201.
+  const Schedule schedule = one_f_one_b(2, 1);
+  FixedDurations durations;
+  durations.rule = by_label({{"F", 50}, {"B", 30}});
+  durations.beside_communication = 1.5;
+  FixedNetwork network;
+  network.rule = [](const CollectiveCall&) { return 8; };
+  const Totals totals = simulate(schedule, durations, network);
+  EXPECT_EQ(totals.step.ps(), 201);
+  EXPECT_EQ(totals.ranks[0].contention.ps(), 25);
+  EXPECT_EQ(totals.ranks[1].contention.ps(), 0);
+  EXPECT_EQ(totals.ranks[1].bubble.ps(), 75);
+}
+
+TEST(Pipeline, OneMembersPartOfAnExchange) {
+  // A stage between two others: what it sends down is one message to one peer, whatever it receives elsewhere.
+  const Schedule schedule = one_f_one_b(3, 1);
+  const std::vector<Op>& ops = schedule.segments[2].ops;  // forward of stage 1: receive, F, send
+  OpInstance at;
+  at.rank = 1;
+  at.shape = &schedule.shapes.front();
+  for (const std::size_t edge : {std::size_t{0}, std::size_t{2}}) {
+    at.op = &ops[edge];
+    EXPECT_EQ(member_exchange(schedule, at).largest_message, kEdgeBytes);
+    EXPECT_EQ(member_exchange(schedule, at).peers, 1);
+  }
+}
+
 TEST(PipelineDeathTest, SendAndReceiveMustMatch) {
   Schedule schedule = one_f_one_b(2, 1);
   PeerExchange receive;

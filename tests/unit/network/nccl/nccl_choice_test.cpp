@@ -274,5 +274,18 @@ TEST(NcclSends, ChannelsAndProtocol) {
   EXPECT_EQ(p2p_plan(machine, 256, 32, 8 * kMiB).channels, 1);
 }
 
+// A pipeline edge of two GPUs takes 16 blocks, a ring hop of 8 takes 4, an all-to-all of 8 those of 7 peers, and no
+// call more than 32. Nothing to send or to whom: no kernel.
+TEST(NcclSends, ChannelsOfAGroup) {
+  const NcclMachine machine = hopper();
+  EXPECT_EQ(p2p_channels(machine, 2, 1, 1, 8 * kMiB), 16);
+  EXPECT_EQ(p2p_channels(machine, 8, 1, 1, 8 * kMiB), 4);
+  EXPECT_EQ(p2p_channels(machine, 8, 1, 7, 8 * kMiB), 28);
+  EXPECT_EQ(p2p_channels(machine, 8, 1, 7, 65 * kMiB), 32);
+  EXPECT_EQ(p2p_channels(machine, 256, 32, 255, 8 * kMiB), 32);
+  EXPECT_EQ(p2p_channels(machine, 8, 1, 0, 0), 0);
+  EXPECT_EQ(p2p_channels(machine, 8, 1, 1, 0), 0);
+}
+
 }  // namespace
 }  // namespace longhaul
