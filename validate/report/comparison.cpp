@@ -291,26 +291,20 @@ void add_remarks(const std::vector<PairedOp>& pairs, const std::vector<double>& 
   }
 }
 
-}  // namespace
-
-const char* to_string(Source source) {
-  switch (source) {
-    case Source::kMeasured:
-      return "measured";
-    case Source::kComposed:
-      return "composed";
-    case Source::kModel:
-      return "model";
+// Kernels of real ranks were timed in whole steps, beside communication: they are compared as simulated, beside the
+// same. Intervals keep their relative widths.
+Prediction beside_communication(Prediction prediction) {
+  for (PredictedOp& op : prediction.ops) {
+    if (op.kind == OpKind::kCollective || op.time == Time::zero()) continue;
+    const double factor = (op.end - op.start).seconds() / op.time.seconds();
+    op.time = op.end - op.start;
+    op.low = Time::from_seconds(op.low.seconds() * factor);
+    op.high = Time::from_seconds(op.high.seconds() * factor);
   }
-  return "";
+  return prediction;
 }
 
-bool Comparison::numerics_pass() const {
-  return std::all_of(numerics.begin(), numerics.end(), [](const NumericsResult& one) { return one.pass; });
-}
-
-Comparison compare_run(const Prediction& prediction, const RunRecord& record, const ComposedStep* composed) {
-  LH_ASSERT(record.repeats > 0, "a comparison with a run of {} repeats", record.repeats);
+Comparison compare_ops(const Prediction& prediction, const RunRecord& record, const ComposedStep* composed) {
   Comparison result;
   result.strategy = record.identity.strategy;
   result.identity = record.identity;
@@ -358,6 +352,30 @@ Comparison compare_run(const Prediction& prediction, const RunRecord& record, co
   result.worst = find_worst(result.sites);
   add_remarks(pairs, kernels, composed, result);
   return result;
+}
+
+}  // namespace
+
+const char* to_string(Source source) {
+  switch (source) {
+    case Source::kMeasured:
+      return "measured";
+    case Source::kComposed:
+      return "composed";
+    case Source::kModel:
+      return "model";
+  }
+  return "";
+}
+
+bool Comparison::numerics_pass() const {
+  return std::all_of(numerics.begin(), numerics.end(), [](const NumericsResult& one) { return one.pass; });
+}
+
+Comparison compare_run(const Prediction& prediction, const RunRecord& record, const ComposedStep* composed) {
+  LH_ASSERT(record.repeats > 0, "a comparison with a run of {} repeats", record.repeats);
+  if (record.placement == RankPlacement::kVirtual) return compare_ops(prediction, record, composed);
+  return compare_ops(beside_communication(prediction), record, composed);
 }
 
 }  // namespace longhaul
