@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "sim/core/invariant.h"
@@ -123,33 +122,6 @@ std::vector<ComparedRow> compare_alone(const Prediction& prediction, const RunRe
   return rows;
 }
 
-// What NCCL holds for the rank's communicators (one a group of several ranks). A channel to a peer has a buffer that
-// the peer writes into, of three protocols (threads x elements x 8 steps, as we know NCCL 2.28), and a head for what it
-// sends; both are allocations of their own, rounded up to the 2 MiB that device memory is mapped by (alloc.h:
-// ncclCuMemAlloc). Channels between H200s over NVLink (validate/data/h200x2): 24 of a ring, 16 to a peer for sends,
-// which connect when they are first used. Not counted: trees, the code that NCCL loads, and its queues.
-std::int64_t communicator_bytes(const Schedule& schedule, std::size_t rank, const std::vector<PredictedOp>& ops) {
-  constexpr std::int64_t kSteps = 8, kRingChannels = 24, kSendChannels = 16;
-  constexpr std::int64_t kLowLatency = std::int64_t{512} * 8 * kSteps * 16, kLowLatency128 = 640 * 120 * kSteps * 8;
-  constexpr std::int64_t kSimple = std::int64_t{1} << 22, kGranularity = std::int64_t{1} << 21;
-  constexpr std::int64_t kReceive =
-      (kLowLatency + kLowLatency128 + kSimple + kGranularity) / kGranularity * kGranularity;  // and a head
-  constexpr std::int64_t kChannel = kReceive + kGranularity;
-  std::set<std::int32_t> groups, sending;
-  for (const std::int32_t group : schedule.ranks[rank].groups) {
-    if (group >= 0 && schedule.groups[static_cast<std::size_t>(group)].members.size() > 1) groups.insert(group);
-  }
-  for (const PredictedOp& op : ops) {
-    if (op.rank == static_cast<std::int32_t>(rank) && op.sends && groups.contains(op.group)) sending.insert(op.group);
-  }
-  std::int64_t bytes = 0;
-  for (const std::int32_t group : groups) {
-    const auto peers = static_cast<std::int64_t>(schedule.groups[static_cast<std::size_t>(group)].members.size()) - 1;
-    bytes += kRingChannels * kChannel + (sending.contains(group) ? peers * kSendChannels * kChannel : 0);
-  }
-  return bytes;
-}
-
 // Predicted: the block that the tensors need, and what is planned beside it (op scratch, row lists, workspaces of
 // libraries, buffers of communicators where ranks are real). Measured: what the device was seen to hold; of a virtual
 // rank, whose device holds others too, what was allocated.
@@ -162,7 +134,7 @@ std::vector<ComparedRow> compare_memory(const Prediction& prediction, const RunR
     row.name = fmt::format("rank {}", run.rank);
     row.predicted = static_cast<double>(prediction.block_bytes[rank] + run.scratch_bytes);
     if (record.placement == RankPlacement::kReal && run.device_peak_bytes > 0) {
-      row.predicted += static_cast<double>(communicator_bytes(*prediction.schedule, rank, prediction.ops));
+      row.predicted += static_cast<double>(prediction.communicator_bytes[rank]);
     }
     row.predicted_low = row.predicted_high = row.predicted;
     const std::int64_t held = run.arena_bytes + run.scratch_bytes;

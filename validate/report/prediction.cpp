@@ -4,11 +4,14 @@
 
 #include <bit>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "sim/analysis/summary.h"
 #include "sim/core/invariant.h"
 #include "sim/executor/simulate.h"
+#include "sim/network/comm_group.h"
+#include "sim/network/nccl/memory.h"
 #include "validate/device/arena_plan.h"
 #include "validate/report/rank_alone.h"
 
@@ -79,7 +82,6 @@ PredictedOp predict_op(const Schedule& schedule, const KernelDurations& duration
   op.label = at.op->label;
   describe_shape(schedule, at, op);
   if (op.kind == OpKind::kCollective) {
-    op.sends = at.op->collective == CollectiveKind::kExchange;
     op.group = schedule.ranks[static_cast<std::size_t>(at.rank)].groups[static_cast<std::size_t>(at.op->role)];
     return op;
   }
@@ -98,6 +100,48 @@ void place(PredictedOp& op, const OpRecord& record) {
   op.end = record.end;
   if (op.kind == OpKind::kCollective) op.time = op.low = op.high = record.end - record.start;
 }
+
+// What a rank's ops use of its communicators, one a group that it is in (executors make one of a group of one, too).
+class CommunicatorUse {
+ public:
+  void add(const Schedule& schedule, const OpInstance& at) {
+    if (at.op->kind != OpKind::kCollective) return;
+    Use& use = uses_[schedule.ranks[static_cast<std::size_t>(at.rank)].groups[static_cast<std::size_t>(at.op->role)]];
+    if (at.op->collective != CollectiveKind::kExchange) {
+      use.rings = true;
+      return;
+    }
+    for (const PeerBytes& peer : exchange_bytes(schedule, at)) {
+      if (peer.send > 0) use.sends.insert(peer.peer);
+      if (peer.receive > 0) use.receives.insert(peer.peer);
+    }
+  }
+  std::int64_t bytes(const Schedule& schedule, const Cluster& cluster, std::int32_t rank) const {
+    if (schedule.ranks.size() == 1) return 0;  // runs without NCCL
+    const NcclMachine machine = nccl_machine(cluster.topology());
+    const std::vector<GroupId>& roles = schedule.ranks[static_cast<std::size_t>(rank)].groups;
+    std::int64_t sum = 0;
+    for (const GroupId group : std::set<GroupId>(roles.begin(), roles.end())) {
+      if (group < 0) continue;
+      const CommGroup ranks = make_comm_group(cluster, schedule.groups[static_cast<std::size_t>(group)].members);
+      NcclConnections of{ranks.ranks, static_cast<int>(ranks.domains.size()), ranks.largest};
+      if (const auto use = uses_.find(group); use != uses_.end()) {
+        of.rings = use->second.rings;
+        of.send_peers = static_cast<int>(use->second.sends.size());
+        of.receive_peers = static_cast<int>(use->second.receives.size());
+      }
+      sum += nccl_memory(machine, of).value;
+    }
+    return sum;
+  }
+
+ private:
+  struct Use {
+    bool rings = false;
+    std::set<std::int32_t> sends, receives;
+  };
+  std::map<GroupId, Use> uses_;
+};
 
 }  // namespace
 
@@ -137,6 +181,7 @@ Prediction predict_run(const CaseSetup& setup, const PlannedStep& planned) {
   const Programs programs = unroll(schedule);
   for (std::int32_t rank = 0; rank < static_cast<std::int32_t>(schedule.ranks.size()); ++rank) {
     Cursor cursor(rank);
+    CommunicatorUse communicators;
     OpInstance at;
     for (std::int32_t position = 0; cursor.next(schedule, at); ++position) {
       if (is_empty(schedule, at)) continue;
@@ -145,7 +190,9 @@ Prediction predict_run(const CaseSetup& setup, const PlannedStep& planned) {
             fmt::format("a step of more than {} ops is not compared op by op; use --reduced", kMostPredictedOps));
       }
       prediction.ops.push_back(predict_op(schedule, durations, at, position));
+      communicators.add(schedule, at);
     }
+    prediction.communicator_bytes.push_back(communicators.bytes(schedule, setup.cluster, rank));
     prediction.block_bytes.push_back(plan_arena(schedule, programs, rank).bytes);
     prediction.rank_alone.push_back(
         rank_alone(schedule, rank, durations.launch(),

@@ -28,7 +28,6 @@ struct PredictedOp {
   std::int16_t layer = 0;
   std::int32_t chunk = 0;
   GroupId group = -1;
-  bool sends = false;  // an exchange: messages between pairs
   std::string label;
   std::string shape;        // "4096 x 6144 x 4096", "12 pieces, 3.4e+08 pairs, 32/8 heads of 128", "33554432 B"
   std::string shape_class;  // by the power of two of the work: "gemm of 2^37 FLOP", "attention of 2^28 pairs"
@@ -47,7 +46,8 @@ struct Prediction {
   // By rank: the block that a static plan needs for the schedule's tensors when streams run as freely as their events
   // allow (validate/device/arena_plan.h); the simulated peak is of one order in time.
   std::vector<std::int64_t> block_bytes;
-  RecordedTimeline timeline;  // all ranks
+  std::vector<std::int64_t> communicator_bytes;  // by rank: what NCCL holds there if each rank has a GPU of its own
+  RecordedTimeline timeline;                     // all ranks
   std::vector<std::string> streams;
   std::int64_t memory_limit_bytes = 0;
   double collective_half_width = 0;  // relative, 90 %, of transfers

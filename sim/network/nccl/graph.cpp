@@ -144,8 +144,9 @@ int power_of_two_above(double least) {
   return channels;
 }
 
-// comm->p2pnChannelsPerPeer (graph/paths.cc): the least over all peers of the communicator.
-int channels_per_peer(const NcclMachine& machine, int ranks, int domains) {
+}  // namespace
+
+int p2p_channels_per_peer(const NcclMachine& machine, int ranks, int domains) {
   const int links =
       machine.nvswitch ? machine.nvlink_links : machine.nvlink_links / std::max(1, machine.gpus_per_domain - 1);
   int channels = power_of_two_above(2.0 * links);
@@ -157,10 +158,8 @@ int channels_per_peer(const NcclMachine& machine, int ranks, int domains) {
   return channels;
 }
 
-}  // namespace
-
 P2pPlan p2p_plan(const NcclMachine& machine, int ranks, int domains, double bytes) {
-  const int most = channels_per_peer(machine, ranks, domains);
+  const int most = p2p_channels_per_peer(machine, ranks, domains);
   P2pPlan plan;
   plan.ll = machine.version < kLlByUsedChannels && bytes <= kLlMost * most;
   const double step = plan.ll ? kLlStepBytes : domains > 1 ? kNetworkStepBytes : kStepBytes;

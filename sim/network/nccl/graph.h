@@ -27,6 +27,9 @@ NcclGraph nccl_graph(const NcclMachine& machine, int domains, int per_domain);
 // GB/s one way that `per_domain` ranks have of their domain's NICs together, as rated.
 double domain_network_rate(const NcclMachine& machine, int per_domain);
 
+// Channels that a peer may have: the least over all peers of a communicator (graph/paths.cc: p2pnChannelsPerPeer).
+int p2p_channels_per_peer(const NcclMachine& machine, int ranks, int domains);
+
 struct P2pPlan {
   bool ll = false;   // LL, else Simple
   int channels = 1;  // that the message is spread over
