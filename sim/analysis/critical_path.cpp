@@ -107,8 +107,7 @@ class Meetings {
 // Goes back from the end of the step to time zero.
 class Walker {
  public:
-  Walker(const Schedule& schedule, const OpGraph& graph, Time launch)
-      : schedule_(&schedule), graph_(&graph), launch_(launch), meetings_(graph) {}
+  Walker(const Schedule& schedule, const OpGraph& graph) : schedule_(&schedule), graph_(&graph), meetings_(graph) {}
 
   // Segments in reverse order, not merged.
   std::vector<PathSegment> run() {
@@ -151,6 +150,11 @@ class Walker {
               op.end.ps(), now_.ps());
     add({op.rank, op.stream, op.label, class_of(*schedule_, op), op.pass, op.layer, op.chunk, 1, op.start, {}});
     if (op.kind == OpKind::kCollective) at = meetings_.last_member(at);
+    return before_start(at);
+  }
+
+  // The op that the start of `at`, now, waited for.
+  std::int32_t before_start(std::int32_t at) {
     LH_ASSERT(of(at).arrival == now_, "rank {}: `{}` starts at {} ps, it arrived at {} ps", of(at).rank, of(at).label,
               now_.ps(), of(at).arrival.ps());
     for (const std::int32_t cause : graph_->waits_of(at)) {
@@ -183,11 +187,20 @@ class Walker {
     const std::vector<std::int32_t>& launched = graph_->by_rank[static_cast<std::size_t>(op.rank)];
     const auto place = static_cast<std::size_t>(graph_->place[static_cast<std::size_t>(at)]);
     std::size_t first = place;
-    while (first > 0 && of(launched[first - 1]).issue + launch_ == of(launched[first]).issue) --first;
-    const Time begin = of(launched[first]).issue - launch_;
+    while (first > 0 && of(launched[first - 1]).issue == of(launched[first]).host) --first;
+    const Time begin = of(launched[first]).host;
     const auto count = static_cast<std::int64_t>(place - first) + 1;
     add({op.rank, kHostStream, "launch", kLaunch, op.pass, op.layer, op.chunk, count, begin, {}});
-    return begin == Time::zero() ? -1 : made_room(op.rank, first);
+    if (begin == Time::zero()) return -1;
+    const std::int32_t previous = first > 0 ? launched[first - 1] : -1;
+    return previous >= 0 && of(previous).stalled == begin ? before_stall(previous) : made_room(op.rank, first);
+  }
+
+  // Puts the stall of the op on the path, at whose end the host went on.
+  std::int32_t before_stall(std::int32_t at) {
+    const OpRecord& op = of(at);
+    add({op.rank, op.stream, op.label, class_of(*schedule_, op), op.pass, op.layer, op.chunk, 1, op.start, {}});
+    return before_start(at);
   }
 
   // The op whose end let the host go on with the op at `first` of the launch order.
@@ -208,7 +221,6 @@ class Walker {
 
   const Schedule* schedule_;
   const OpGraph* graph_;
-  Time launch_;
   Meetings meetings_;
   Time now_;
   std::vector<PathSegment> segments_;
@@ -258,9 +270,9 @@ bool runs(const Schedule& schedule, std::size_t rank) {
 
 }  // namespace
 
-CriticalPath critical_path(const Schedule& schedule, const OpGraph& graph, Time launch) {
+CriticalPath critical_path(const Schedule& schedule, const OpGraph& graph) {
   CriticalPath path;
-  const std::vector<PathSegment> reversed = Walker(schedule, graph, launch).run();
+  const std::vector<PathSegment> reversed = Walker(schedule, graph).run();
   Time sum;
   for (auto segment = reversed.rbegin(); segment != reversed.rend(); ++segment) {
     LH_ASSERT(segment->begin == sum && segment->end > sum, "the critical path has a gap at {} ps", sum.ps());
@@ -324,7 +336,7 @@ std::optional<CriticalPath> trace_critical_path(const Schedule& schedule, const 
   }
   const Totals totals = simulate(schedule, cluster, kernels, options);
   const OpGraph graph = link_ops(schedule, std::move(sink.ops));
-  CriticalPath path = critical_path(schedule, graph, KernelDurations(kernels).launch());
+  CriticalPath path = critical_path(schedule, graph);
   LH_ASSERT(path.step == totals.step, "the critical path takes {} ps, the step {} ps", path.step.ps(),
             totals.step.ps());
   return path;

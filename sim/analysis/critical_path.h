@@ -4,7 +4,8 @@
 // it had to wait for and that ends at that time, or else the host that launched it, or else the kernel that held the
 // multiprocessors which a collective needs. A collective starts with its last member, so the path goes on at that
 // member's arrival. The host is on the path for as long as it launches without a
-// pause; if the launch queue was full before that, the path goes on at the op that made room.
+// pause; before that the launch queue was full, and the path goes on at the op that made room, or the host had
+// waited for the stream of an op with a stall, and it goes on in that stall.
 // Ties: of ops the compute stream, then the lower stream; an op before the host; of members that arrive together the
 // rank on which the path is, then the lowest.
 //
@@ -78,8 +79,8 @@ struct PathStretch {
 // The longest first, then by time; at most `count`.
 std::vector<PathStretch> longest_stretches(const CriticalPath& path, std::size_t count);
 
-// `launch`: the host's time for one launch, as the run had it. An empty graph has an empty path.
-CriticalPath critical_path(const Schedule& schedule, const OpGraph& graph, Time launch);
+// An empty graph has an empty path.
+CriticalPath critical_path(const Schedule& schedule, const OpGraph& graph);
 
 // Ops of the ranks that are not folded away, or limit + 1 if there are more.
 std::int64_t count_running_ops(const Schedule& schedule, std::int64_t limit);

@@ -140,8 +140,8 @@ StepSummary summarize(const Totals& totals, const Schedule& schedule, const Trai
   summary.intra_node = spread(totals.ranks, &RankTotals::sent_intra_node);
   summary.inter_node = spread(totals.ranks, &RankTotals::sent_inter_node);
   for (const RankTotals& rank : totals.ranks) {
-    summary.ranks.push_back(
-        {rank.busy(), split_time(rank), rank.peak_bytes, rank.sent_intra_node, rank.sent_inter_node});
+    summary.ranks.push_back({rank.busy(), split_compute(rank).attention, split_time(rank), rank.peak_bytes,
+                             rank.sent_intra_node, rank.sent_inter_node});
   }
   return summary;
 }

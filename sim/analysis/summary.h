@@ -23,7 +23,8 @@ struct Spread {
 };
 
 struct RankSummary {
-  Time compute;  // of the compute stream's kernels as they take alone, all passes
+  Time compute;    // of the compute stream's kernels as they take alone, all passes
+  Time attention;  // of these those of attention
   TimeSplit split;
   std::int64_t peak_bytes = 0;
   std::int64_t sent_intra_node = 0;

@@ -158,6 +158,12 @@ Expected<std::shared_ptr<const AttentionLibrary>> read_attention_library(const s
   return read_library(*json, file);
 }
 
+double multiprocessor_clocks(const DeviceSpec& device) {
+  const auto* at = std::find_if(std::begin(kGenerations), std::end(kGenerations),
+                                [&](const GenerationName& one) { return one.generation == device.generation; });
+  return at == std::end(kGenerations) ? 0 : device.bf16_dense.value / at->matrix_flops_per_clock;
+}
+
 std::vector<std::string> library_generations(const AttentionLibrary& library) {
   std::vector<std::string> names;
   for (const GenerationName& one : kGenerations) {

@@ -69,6 +69,10 @@ Expected<std::shared_ptr<const AttentionLibrary>> read_attention_library(const s
 Expected<std::shared_ptr<const AttentionLibrary>> parse_attention_library(const std::string& text,
                                                                           const std::string& file);
 
+// Multiprocessors x the clock at which they reach the data sheet's peak, 1 / s; 0 for a generation whose matrix units
+// are not known here.
+double multiprocessor_clocks(const DeviceSpec& device);
+
 // Generations that the library runs on, as device files call them.
 std::vector<std::string> library_generations(const AttentionLibrary& library);
 

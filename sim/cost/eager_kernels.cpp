@@ -35,12 +35,15 @@ Expected<std::shared_ptr<const EagerKernels>> read(const Json& json, const std::
   reader.required_string("description");
   eager->date = reader.required_string("date").value_or("");
   reader.required("sources", "a list of texts");
+  eager->measured_multiprocessor_clocks =
+      reader.required_number("multiprocessor_clocks_per_second", 1e6, 1e15).value_or(1e6);
   eager->measured_memory_bytes_per_second = reader.required_number("memory_bytes_per_second", 1e9, 1e15).value_or(1e9);
   read_members(reader, "kernels", [&](const std::string& name, JsonReader& one) {
     EagerKernelTimes times;
     times.seconds_per_byte = one.required_number("seconds_per_byte", 1e-15, 1e-6).value_or(0);
     times.host_seconds = one.required_number("host_seconds", 0, kLargestSeconds).value_or(0);
     times.wait_seconds = one.required_number("wait_seconds", 0, kLargestSeconds).value_or(0);
+    times.memory_bound = one.required_choice("bound", {"memory", "multiprocessors"}) != "multiprocessors";
     times.low = one.required_number("low", -0.95, 0).value_or(0);
     times.high = one.required_number("high", 0, 100).value_or(0);
     eager->kernels.emplace(name, times);

@@ -229,7 +229,9 @@ std::optional<Estimate> KernelModel::of_class(std::string_view kernel_class, con
 std::optional<Estimate> KernelModel::eager(std::string_view kind, Bytes read_and_written) const {
   const EagerKernelTimes* times = eager_ == nullptr ? nullptr : eager_->kernel(kind);
   if (times == nullptr) return std::nullopt;
-  const double slower = eager_->measured_memory_bytes_per_second / device_.memory_bandwidth.value;
+  double slower = eager_->measured_memory_bytes_per_second / device_.memory_bandwidth.value;
+  const double clocks = multiprocessor_clocks(device_);
+  if (!times->memory_bound && clocks > 0) slower = eager_->measured_multiprocessor_clocks / clocks;
   Estimate out = elementwise(read_and_written);
   const double seconds =
       times->wait_seconds + times->seconds_per_byte * slower * static_cast<double>(read_and_written.value);
@@ -247,6 +249,11 @@ std::optional<double> KernelModel::eager_issue_seconds(std::string_view kind) co
   const EagerKernelTimes* times = eager_ == nullptr ? nullptr : eager_->kernel(kind);
   if (times == nullptr) return std::nullopt;
   return times->host_seconds;
+}
+
+double KernelModel::eager_wait_seconds(std::string_view kind) const {
+  const EagerKernelTimes* times = eager_ == nullptr ? nullptr : eager_->kernel(kind);
+  return times == nullptr ? 0 : times->wait_seconds;
 }
 
 double KernelModel::stall_seconds(std::string_view kind, std::int64_t pieces) const {

@@ -106,6 +106,7 @@ class KernelModel {
   // time to issue it. Nothing for a kind that was not measured, or without with_eager_kernels.
   std::optional<Estimate> eager(std::string_view kind, Bytes read_and_written) const;
   std::optional<double> eager_issue_seconds(std::string_view kind) const;
+  double eager_wait_seconds(std::string_view kind) const;  // 0: the host does not wait for the stream
   // How long the device waits for the host in a stall over so many pieces; 0 for a kind that was not measured.
   double stall_seconds(std::string_view kind, std::int64_t pieces) const;
 

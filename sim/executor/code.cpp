@@ -258,6 +258,10 @@ std::unique_ptr<const SegmentCosts> CodeCache::make_costs(int rank, const Block&
       cost.kernel = duration.kernel;
       cost.tiles = duration.tiles;
       if (duration.issue) cost.issue = duration.issue->ps();
+      if (duration.stall) {
+        cost.stall = duration.stall->ps();
+        costs->stalls.push_back(static_cast<std::uint16_t>(i));
+      }
     }
     issued += cost.issue;
     cost.issued = issued;

@@ -86,6 +86,7 @@ struct OpCost {
   std::int64_t tiles = 0;        // of a GEMM
   std::int64_t issue = 0;        // host time of this op's launch, ps; 0 if it is empty
   std::int64_t issued = 0;       // of the segment up to and including this op, guards ignored
+  std::int64_t stall = -1;       // the host waits for the op's stream, then works so long, ps; -1: it does not wait
   std::uint16_t send_parts = 0;  // exchanges: bit p: part p sends to (receives from) somebody
   std::uint16_t receive_parts = 0;
   KernelKind kernel = KernelKind::kElementwise;
@@ -97,6 +98,7 @@ struct SegmentCosts {
   std::vector<OpCost> ops;
   std::vector<MemberExchange> exchanges;                   // by op; empty if no op is one
   std::vector<std::int64_t> acquire_bytes, release_bytes;  // beside SegmentCode's lists
+  std::vector<std::uint16_t> stalls;                       // ops that the host waits for, rising
 
   // Host time in ps to issue a whole pass, or its ops up to and including `index`.
   std::int64_t issued(const Variant& variant, std::size_t index) const {

@@ -145,6 +145,13 @@ void Engine::issue_pass(std::int32_t rank, const Block& block, const Variant& va
   pass.costs = &code_.costs(rank, block);
   pass.shape = block.chunk < 0 ? nullptr : &schedule_->shape(rank, block.chunk);
   pass.issue_begin = state.host;
+  pass.delays.clear();
+  pass.stalls.clear();
+  pass.stalls_started = 0;
+  for (const std::uint16_t index : pass.costs->stalls) {
+    if (!std::binary_search(variant.skipped.begin(), variant.skipped.end(), index)) pass.stalls.push_back(index);
+  }
+  state.stalls += static_cast<std::int32_t>(pass.stalls.size());
   pass.remaining = variant.op_count;
   pass.chunk = block.chunk;
   pass.layer = static_cast<std::int16_t>(block.first_layer + state.iteration * block.layer_step);
@@ -203,7 +210,8 @@ void Engine::advance(std::int32_t rank, int id, Time now) {
     }
     const OpCost& cost = pass.costs->ops[index];
     if (!cost.empty) {
-      const std::int64_t issue = pass.issue_begin.ps() + pass.costs->issued(*pass.variant, index);
+      const bool held = behind_stall(rank, stream.pass, index);
+      const std::int64_t issue = held ? Time::max().ps() : issue_time(pass, index).ps();
       if (issue > now.ps()) {
         stream.state = StreamState::kIssue;
         stream.end = issue;
@@ -240,6 +248,50 @@ bool Engine::waits_met(std::int32_t rank, Stream& stream, const Variant& variant
   return true;
 }
 
+// When the host has issued the op.
+Time Engine::issue_time(const Iteration& pass, std::size_t index) const {
+  std::int64_t time = pass.issue_begin.ps() + pass.costs->issued(*pass.variant, index);
+  for (const Iteration::Delay& delay : pass.delays) {
+    if (index >= delay.first) time += delay.time;
+  }
+  return Time::from_ps(time);
+}
+
+// Whether the host has yet to wait for an op before this one: it cannot have issued it.
+bool Engine::behind_stall(std::int32_t rank, std::uint32_t pass, std::size_t index) const {
+  const Rank& state = ranks_[static_cast<std::size_t>(rank)];
+  if (state.stalls == 0) return false;
+  for (std::uint32_t number = state.passes_retired; number != pass + 1; ++number) {
+    const Iteration& one = passes_[pass_slot(rank, number)];
+    if (one.stalls_started == one.stalls.size()) continue;
+    if (number != pass || one.stalls[one.stalls_started] < index) return true;
+  }
+  return false;
+}
+
+// The host has waited for the stream of the op that starts now, and works for its stall: all that it issues after the
+// op comes later, in this pass and in those that are issued already.
+void Engine::hold_host(std::int32_t rank, int id, std::size_t index, Time now) {
+  Rank& state = ranks_[static_cast<std::size_t>(rank)];
+  const std::uint32_t number = stream_of(rank, id).pass;
+  Iteration& pass = passes_[pass_slot(rank, number)];
+  const std::int64_t late = now.ps() + pass.costs->ops[index].stall - issue_time(pass, index).ps();
+  ++pass.stalls_started;
+  --state.stalls;
+  for (int other = 0; other < stream_count_; ++other) {
+    Stream& stream = stream_of(rank, other);
+    if (other == id || stream.state != StreamState::kIssue) continue;
+    stream.state = StreamState::kBlocked;  // it looks again when it is issued
+    state.work |= 1U << other;
+  }
+  if (late <= 0) return;
+  pass.delays.push_back({index + 1, late});
+  for (std::uint32_t later = number + 1; later != state.passes_issued; ++later) {
+    passes_[pass_slot(rank, later)].issue_begin += Time::from_ps(late);
+  }
+  state.host += Time::from_ps(late);
+}
+
 // The op at the head of the stream is issued and its waits are met.
 void Engine::start(std::int32_t rank, int id, Time now) {
   Stream& stream = stream_of(rank, id);
@@ -258,6 +310,7 @@ void Engine::start(std::int32_t rank, int id, Time now) {
     return;
   }
   const OpCost& cost = pass.costs->ops[index];
+  if (cost.stall >= 0) hold_host(rank, id, index, now);
   stream.state = StreamState::kRunning;
   stream.updated = now.ps();
   stream.remaining = static_cast<double>(cost.value);

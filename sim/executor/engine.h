@@ -61,6 +61,14 @@ class Engine {
     const SegmentCosts* costs = nullptr;
     const ShapeSet* shape = nullptr;
     Time issue_begin;
+    // Ops from `first` on are issued so much later, ps: the host has waited for an op before them.
+    struct Delay {
+      std::size_t first = 0;
+      std::int64_t time = 0;
+    };
+    std::vector<Delay> delays;
+    std::vector<std::uint16_t> stalls;  // ops that the host waits for, rising; `stalls_started` of them have started
+    std::size_t stalls_started = 0;
     std::int32_t remaining = 0;  // ops not done
     std::int32_t chunk = 0;
     std::int16_t layer = 0;
@@ -92,6 +100,7 @@ class Engine {
     std::uint32_t passes_issued = 0;
     std::uint32_t passes_retired = 0;
     std::int32_t outstanding = 0;  // ops issued and not in retired passes
+    std::int32_t stalls = 0;       // ops in issued passes that the host still waits for
     std::int32_t block = 0;
     std::int16_t iteration = 0;
     std::int16_t meetings = 0;  // collectives waiting or in flight
@@ -155,6 +164,9 @@ class Engine {
   void advance(std::int32_t rank, int stream, Time now);
   bool waits_met(std::int32_t rank, Stream& stream, const Variant& variant, std::size_t index) const;
   void start(std::int32_t rank, int stream, Time now);
+  Time issue_time(const Iteration& pass, std::size_t index) const;
+  bool behind_stall(std::int32_t rank, std::uint32_t pass, std::size_t index) const;
+  void hold_host(std::int32_t rank, int stream, std::size_t index, Time now);
   void finish_kernel(std::int32_t rank, int stream, Time now);
   void complete(std::int32_t rank, int stream, Time now);
   void account(std::int32_t rank, Time now);

@@ -22,6 +22,7 @@ struct Sized {
   KernelKind kernel = KernelKind::kElementwise;
   std::int64_t tiles = 0;
   std::optional<double> issue_seconds = {};  // nothing: a plain launch
+  std::optional<double> stall_seconds = {};  // nothing: the host does not wait
 };
 
 // Sequences that one launch takes as a batch: equal squares of a step whose sequences are one document each. Such
@@ -167,6 +168,16 @@ Estimate elementwise_time(const KernelModel& model, const Schedule& schedule, co
   return norm_backward && rows > 0 ? sequence(alone, beside_norm_backward(model, schedule, at)) : alone;
 }
 
+// Slices of a cat: spans of the row list that has most of them.
+std::int64_t joined_slices(const OpInstance& at) {
+  std::size_t most = 1;
+  for (const View& view : at.op->operands) {
+    if (view.rows == kAllRows) continue;
+    most = std::max(most, at.shape->row_lists[static_cast<std::size_t>(view.rows)]->spans.size());
+  }
+  return static_cast<std::int64_t>(most);
+}
+
 // Copies by an eager framework's kernels; the stall before an op.
 void make_eager(const KernelModel& model, const Schedule& schedule, const OpInstance& at, Sized& sized) {
   const Op& op = *at.op;
@@ -174,6 +185,11 @@ void make_eager(const KernelModel& model, const Schedule& schedule, const OpInst
     const Bytes bytes{touched_bytes(schedule, at)};
     if (const auto eager = model.eager(to_string(op.eager), bytes)) sized.estimate = *eager;
     sized.issue_seconds = model.eager_issue_seconds(to_string(op.eager));
+    if (op.eager == EagerKernel::kJoinedSlices && sized.issue_seconds) {
+      *sized.issue_seconds *= static_cast<double>(joined_slices(at));
+    }
+    const double wait = model.eager_wait_seconds(to_string(op.eager));
+    if (wait > 0) sized.stall_seconds = wait;
   }
   if (op.stall == HostStall::kNone) return;
   std::int64_t pieces = 0;
@@ -182,6 +198,7 @@ void make_eager(const KernelModel& model, const Schedule& schedule, const OpInst
   }
   const double stall = model.stall_seconds(to_string(op.stall), pieces);
   for (double* end : {&sized.estimate.seconds, &sized.estimate.low, &sized.estimate.high}) *end += stall;
+  if (stall > 0) sized.stall_seconds = sized.stall_seconds.value_or(0) + stall;
 }
 
 Sized kernel_time(const KernelModel& model, const Schedule& schedule, const OpInstance& at) {
@@ -389,6 +406,7 @@ OpDuration KernelDurations::duration(const Schedule& schedule, const OpInstance&
                  Time::from_seconds((of.seconds - of.low) * scale_),
                  Time::from_seconds((of.high - of.seconds) * scale_)};
   if (sized.issue_seconds) out.issue = Time::from_seconds(*sized.issue_seconds);
+  if (sized.stall_seconds) out.stall = Time::from_seconds(*sized.stall_seconds);
   return out;
 }
 

@@ -26,6 +26,9 @@ struct OpDuration {
   std::int64_t tiles = 0;          // of a GEMM's output, as OverlapModel counts them
   Time below = {}, above = {};     // its 90 % interval: time - below to time + above
   std::optional<Time> issue = {};  // host time to issue it; nothing: that of a launch
+  // Part of `time` at its beginning: work of a host that has waited until the op's stream ran dry, and goes on after
+  // it.
+  std::optional<Time> stall = {};
 };
 
 class OpDurations {

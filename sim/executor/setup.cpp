@@ -135,7 +135,10 @@ void Engine::trace(std::int32_t rank, int id, const Iteration& pass, std::size_t
   if (op.kind == OpKind::kCollective) {
     record.group = schedule_->ranks[static_cast<std::size_t>(rank)].groups[static_cast<std::size_t>(op.role)];
   }
-  record.issue = pass.issue_begin + Time::from_ps(pass.costs->issued(*pass.variant, index));
+  const OpCost& cost = pass.costs->ops[index];
+  record.issue = issue_time(pass, index);
+  record.host = record.issue - Time::from_ps(cost.issue);
+  if (cost.stall >= 0) record.stalled = Time::from_ps(stream.start + cost.stall);
   record.arrival = Time::from_ps(stream.arrival);
   record.start = Time::from_ps(stream.start);
   record.end = now;

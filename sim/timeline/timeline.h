@@ -35,7 +35,9 @@ struct OpRecord {
   std::int32_t chunk = 0;
   std::int16_t layer = 0;
   GroupId group = -1;  // collectives
+  Time host;           // the host began to launch it
   Time issue;          // the host has launched it
+  Time stalled;        // the host waited for its stream and its stall, up to here; zero: it did not
   // Issued, its stream free, its waits met, and no kernel holds the multiprocessors that a collective needs. A
   // collective may wait for members from here.
   Time arrival;

@@ -54,7 +54,9 @@ void add(PassTimes& sum, const StepSummary& step) {
   sum.low += step.low.seconds();
   sum.high += step.high.seconds();
   sum.communication += part(TimePart::kExposedCommunication);
-  sum.copies += step.compute.memory.seconds() + part(TimePart::kLaunch);
+  Time attention;
+  for (const RankSummary& rank : step.ranks) attention = std::max(attention, rank.attention);
+  sum.attention += attention.seconds() + part(TimePart::kContention);
   // A step's widths let waits grow with the kernels (sim/analysis/uncertainty.h); copies alone do not.
   const double waits = part(TimePart::kBubble) + part(TimePart::kImbalance) + part(TimePart::kTail);
   const double busy = part(TimePart::kCompute) + part(TimePart::kRecompute) + part(TimePart::kOptimizer);
@@ -68,10 +70,10 @@ void add(PassTimes& sum, const StepSummary& step) {
 void mean_over(PassTimes& sum, std::size_t sequences) {
   const auto n = static_cast<double>(sequences);
   for (double* value :
-       {&sum.step, &sum.low, &sum.high, &sum.communication, &sum.copies, &sum.copies_below, &sum.copies_above}) {
+       {&sum.step, &sum.low, &sum.high, &sum.communication, &sum.attention, &sum.copies_below, &sum.copies_above}) {
     *value /= n;
   }
-  sum.attention = sum.step - sum.communication - sum.copies;
+  sum.copies = sum.step - sum.communication - sum.attention;
 }
 
 // One pass or both, the mean over the sequences; adds the bytes of a rank's sends.
@@ -238,7 +240,37 @@ void run_all(const PublishedFigures& figures, std::map<RunKey, std::optional<Out
   if (failure) std::rethrow_exception(failure);
 }
 
+PassTimes with_input_gradients(PassTimes times, const InputGradients& gradients) {
+  times.step += gradients.seconds;
+  times.low += gradients.low;
+  times.high += gradients.high;
+  times.copies += gradients.seconds;
+  times.copies_below += gradients.seconds - gradients.low;
+  times.copies_above += gradients.high - gradients.seconds;
+  return times;
+}
+
 }  // namespace
+
+InputGradients input_gradients(const KernelModel& kernels, const ModelShape& model, std::int64_t tokens,
+                               std::int64_t ranks) {
+  constexpr std::int64_t kBytes = 2;  // bf16
+  InputGradients sum;
+  const auto add = [&](EagerKernel kind, std::int64_t bytes) {
+    const std::optional<Estimate> known = kernels.eager(to_string(kind), Bytes{bytes});
+    const Estimate of = known ? *known : kernels.elementwise(Bytes{bytes});
+    sum.seconds += of.seconds;
+    sum.low += of.low;
+    sum.high += of.high;
+  };
+  for (const std::int64_t width : {model.q_width(), model.kv_width(), model.kv_width()}) {
+    const std::int64_t whole = tokens * width * kBytes;
+    add(EagerKernel::kZeros, whole - whole / ranks);
+    add(EagerKernel::kJoinedSlices, 2 * whole);  // read and written
+    add(EagerKernel::kAddedSlice, 3 * whole);    // two read, one written
+  }
+  return sum;
+}
 
 tl::expected<PublishedRun, std::string> run_published(const StudyCase& study_case, const StrategyEntry& entry,
                                                       const std::string& file) {
@@ -259,9 +291,20 @@ tl::expected<PublishedRun, std::string> run_published(const StudyCase& study_cas
   if (!both_times) return tl::unexpected(both_times.error());
   run.both = *both_times;
   double pairs = 0;
-  for (const std::shared_ptr<const Batch>& batch : forward.batches) pairs += static_cast<double>(batch_pairs(*batch));
+  std::int64_t tokens = 0;
+  for (const std::shared_ptr<const Batch>& batch : forward.batches) {
+    pairs += static_cast<double>(batch_pairs(*batch));
+    tokens += batch->tokens();
+  }
+  run.input_gradients = input_gradients(both.kernels, study_case.model,
+                                        tokens / static_cast<std::int64_t>(forward.batches.size()), study_case.gpus);
   run.forward_flops = 4 * static_cast<double>(study_case.model.q_width()) * pairs /
                       static_cast<double>(forward.batches.size()) * static_cast<double>(study_case.model.layers);
+  return run;
+}
+
+PublishedRun as_timed(PublishedRun run, PublishedInputs inputs) {
+  if (inputs == PublishedInputs::kWhole) run.both = with_input_gradients(run.both, run.input_gradients);
   return run;
 }
 
@@ -295,7 +338,14 @@ std::vector<PublishedPrediction> predict_published(const PublishedFigures& figur
       one.refused = !run ? run.error() : over->error();
       continue;
     }
-    one = predict(number, *run, over == nullptr ? nullptr : &**over);
+    const PublishedInputs inputs = figures.tables[number.table].inputs;
+    const PublishedRun timed = as_timed(*run, inputs);
+    if (over == nullptr) {
+      one = predict(number, timed, nullptr);
+      continue;
+    }
+    const PublishedRun baseline = as_timed(**over, inputs);
+    one = predict(number, timed, &baseline);
   }
   return out;
 }

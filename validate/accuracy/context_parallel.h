@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/cost/estimate.h"
 #include "validate/accuracy/published.h"
 
 namespace longhaul {
@@ -19,16 +20,27 @@ namespace longhaul {
 // Seconds of one sequence, of the rank that ends last. attention + communication + copies = step.
 struct PassTimes {
   double step = 0, low = 0, high = 0;
-  double attention = 0;  // with products, what runs longer beside others, and waits for other ranks
+  double attention = 0;  // of the rank with most of it, and what runs longer beside others
   double communication = 0;
-  double copies = 0;                          // memory-bound kernels and launches
+  double copies = 0;  // the rest: memory-bound kernels, the host, waits for other ranks' of them
   double copies_below = 0, copies_above = 0;  // ends of their interval from there
 };
+
+// Seconds that autograd takes after the backward pass where a rank's q, k and v are chunks of whole tensors
+// (PublishedInputs::kWhole): each of the three gradients is joined with zeros of all other rows (the backward function
+// of torch.chunk) and added to the gradient that the whole tensor has from the call before. Rows x widths of the whole
+// sequence, bf16; eager kernels. The same on every rank, so it adds to a step.
+struct InputGradients {
+  double seconds = 0, low = 0, high = 0;
+};
+InputGradients input_gradients(const KernelModel& kernels, const ModelShape& model, std::int64_t tokens,
+                               std::int64_t ranks);
 
 struct PublishedRun {
   PassTimes both, forward;
   double forward_flops = 0;  // of one sequence and all GPUs
   std::int64_t gpus = 0;
+  InputGradients input_gradients;
   // Relative: part of the time by which nine in ten calls lie below and above.
   double attention_low = 0, attention_high = 0;
   double communication_width = 0;
@@ -37,6 +49,9 @@ struct PublishedRun {
 // `passes` is that of `forward` or of both passes. Error: why the strategy cannot run the case.
 tl::expected<PublishedRun, std::string> run_published(const StudyCase& study_case, const StrategyEntry& entry,
                                                       const std::string& file);
+
+// The run with what a table's program timed beside it.
+PublishedRun as_timed(PublishedRun run, PublishedInputs inputs);
 
 struct PublishedPrediction {
   std::optional<double> predicted;  // none: not reproduced

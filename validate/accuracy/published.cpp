@@ -15,7 +15,7 @@
 namespace longhaul {
 namespace {
 
-const std::vector<std::string> kTableColumns = {"table", "gate", "source", "needs"};
+const std::vector<std::string> kTableColumns = {"table", "gate", "inputs", "source", "needs"};
 const std::vector<std::string> kNumberColumns = {"table", "what",     "study",     "case", "strategy",
                                                  "over",  "quantity", "published", "needs"};
 
@@ -61,9 +61,10 @@ void read_tables(const std::string& file, PublishedFigures& figures, Errors& err
       errors.push_back({file, line_of(row), fmt::format("table \"{}\" stands twice", row.fields[0]), "each once", ""});
     }
     names.push_back(row.fields[0]);
-    if (row.fields[2].empty()) errors.push_back({file, line_of(row), "has no source", "where the figures stand", ""});
-    figures.tables.push_back(
-        {row.fields[0], static_cast<PublishedGate>(gate.value_or(0)), row.fields[2], row.fields[3]});
+    const auto inputs = one_of(row.fields[2], "inputs", published_inputs(), file, row, errors);
+    if (row.fields[3].empty()) errors.push_back({file, line_of(row), "has no source", "where the figures stand", ""});
+    figures.tables.push_back({row.fields[0], static_cast<PublishedGate>(gate.value_or(0)),
+                              static_cast<PublishedInputs>(inputs.value_or(0)), row.fields[3], row.fields[4]});
   }
 }
 
@@ -160,6 +161,11 @@ class NumberReader {
 
 const std::vector<std::string>& published_gates() {
   static const std::vector<std::string> names = {"none", "parts", "speedups", "each", "rates"};
+  return names;
+}
+
+const std::vector<std::string>& published_inputs() {
+  static const std::vector<std::string> names = {"own", "whole"};
   return names;
 }
 

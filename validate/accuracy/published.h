@@ -44,9 +44,17 @@ enum class PublishedQuantity : std::uint8_t {
 const std::vector<std::string>& published_quantities();
 bool is_speedup(PublishedQuantity quantity);
 
+// What a rank's queries, keys and values are in the program that was timed.
+enum class PublishedInputs : std::uint8_t {
+  kOwn,    // tensors of its rows
+  kWhole,  // chunks of whole tensors that every rank holds: a backward pass ends with the gradients of those
+};
+const std::vector<std::string>& published_inputs();
+
 struct PublishedTable {
   std::string name;
   PublishedGate gate = PublishedGate::kNone;
+  PublishedInputs inputs = PublishedInputs::kOwn;
   std::string source;
   std::string needs;  // may be empty
 };

@@ -212,7 +212,7 @@ PlannedStep plan_framework_step(const StrategyRequest& request, std::vector<CpPl
   std::vector<std::vector<FrameworkGatherShape>> shapes;
   FrameworkGatherConfig config;
   config.packed = style == FrameworkStyle::kOwnRows;
-  config.listed = style == FrameworkStyle::kSlices;
+  config.listed = style == FrameworkStyle::kSlices || style == FrameworkStyle::kOwnRows;
   config.sliced = style != FrameworkStyle::kViews;
   config.own_rows = style == FrameworkStyle::kOwnRows;
   config.padded = config.regather = style == FrameworkStyle::kPadded;
@@ -220,8 +220,6 @@ PlannedStep plan_framework_step(const StrategyRequest& request, std::vector<CpPl
     shapes.push_back(framework_shapes(plan, style));
     if (config.padded) continue;  // whole copies, a launch each
     for (const FrameworkGatherShape& shape : shapes.back()) {
-      config.gathered_slices = std::max(config.gathered_slices, shape.gathered.size());
-      config.local_slices = std::max(config.local_slices, shape.local.size());
       for (const FrameworkCallShape& call : shape.calls) {
         config.call_slices = std::max(config.call_slices, call.slices.size());
       }

@@ -13,7 +13,7 @@ enum class FrameworkStyle : std::uint8_t {
   kViews,    // Llama 3 by WLB-LLM's per-sequence code: a call's keys are a run of the gathered ones in token order
   kSlices,   // WLB-LLM's Per-Doc code: all-gather into a list, keys of a call copied together
   kPadded,   // Transformer Engine's all-gather by MagiAttention's benchmark: whole copies by gathers
-  kOwnRows,  // FlashCP, assumed: the same over what is sent, own rows taken from here
+  kOwnRows,  // FlashCP, assumed: as kSlices over what is sent, packed and unpacked by slices; own rows taken from here
 };
 
 // `copies` of an entry: "fused" (the default) or "framework".

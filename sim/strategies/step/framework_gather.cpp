@@ -1,6 +1,7 @@
 #include "sim/strategies/step/framework_gather.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -11,12 +12,21 @@ namespace {
 
 const char* const kNames[2] = {"k", "v"};
 
+// Slices stay apart where they adjoin: the host makes each (EagerKernel::kJoinedSlices).
+RowListPtr slice_list(const std::vector<RowSpan>& slices) {
+  auto list = std::make_shared<RowList>();
+  for (const RowSpan& span : slices) {
+    if (span.count == 0) continue;
+    list->rows += span.count;
+    list->spans.push_back(span);
+  }
+  return list;
+}
+
 }  // namespace
 
 FrameworkGatherScheme::FrameworkGatherScheme(const FrameworkGatherConfig& config) : config_(config) {
-  for (std::size_t* slices : {&config_.gathered_slices, &config_.local_slices, &config_.call_slices}) {
-    *slices = std::clamp<std::size_t>(*slices, 1, kMostSliceLaunches);
-  }
+  config_.call_slices = std::clamp<std::size_t>(config_.call_slices, 1, kMostSliceLaunches);
 }
 
 void FrameworkGatherScheme::declare(ScheduleBuilder& builder, const ModelShape& model,
@@ -30,8 +40,8 @@ void FrameworkGatherScheme::declare(ScheduleBuilder& builder, const ModelShape& 
   for (RowListSlot* list : {&send_rows_, &sent_part_, &padding_part_, &gathered_zero_}) {
     *list = builder.row_list_slot();
   }
-  gathered_slices_ = declare_slices(config_.gathered_slices);
-  if (config_.own_rows) local_slices_ = declare_slices(config_.local_slices);
+  gathered_slices_ = declare_slices();
+  if (config_.own_rows) local_slices_ = declare_slices();
   const RowMapSlot rows = builder.schedule.tensors[static_cast<std::size_t>(tensors.qkv)].rows;
   lse_ = builder.tensor("lse", rows, model.q_heads, ElementType::kFp32, MemoryCategory::kActivations);
   const auto add = [&](const std::string& name, RowMapSlot map, std::int64_t width, MemoryCategory category) {
@@ -62,7 +72,7 @@ void FrameworkGatherScheme::declare(ScheduleBuilder& builder, const ModelShape& 
     one.query_rows = builder.row_list_slot();
     one.slices = builder.row_list_slot();
     one.keys = builder.row_map_slot();
-    one.added = declare_slices(config_.call_slices);
+    for (std::size_t launch = 0; launch < config_.call_slices; ++launch) one.added.push_back(declare_slices());
     for (int t = 0; t < 2; ++t) {
       const std::string name = std::string(kNames[t]) + "_call" + std::to_string(i);
       if (config_.sliced) one.copy[t] = add(name, one.keys, model.kv_width(), MemoryCategory::kKeyValue);
@@ -71,13 +81,8 @@ void FrameworkGatherScheme::declare(ScheduleBuilder& builder, const ModelShape& 
   }
 }
 
-FrameworkGatherScheme::Slices FrameworkGatherScheme::declare_slices(std::size_t launches) const {
-  Slices slots;
-  for (std::size_t launch = 0; launch < launches; ++launch) {
-    slots.from.push_back(builder_->row_list_slot());
-    slots.to.push_back(builder_->row_list_slot());
-  }
-  return slots;
+FrameworkGatherScheme::Slices FrameworkGatherScheme::declare_slices() const {
+  return {builder_->row_list_slot(), builder_->row_list_slot()};
 }
 
 // K (0) or V (1) columns of a qkv-shaped tensor.
@@ -114,7 +119,7 @@ void FrameworkGatherScheme::send(SegmentWriter& w, std::uint8_t instance) const 
       pairs.push_back(own_columns(qkv, Access::kRead, which, send_rows_));
       pairs.push_back(buffer_columns(send_, 0, false, Access::kWrite, which, sent_part_));
     }
-    w.move(name + "_pack", std::move(pairs)).records(packed_);
+    w.move(name + "_pack", std::move(pairs)).eager(pack_kernel()).records(packed_);
     w.collective(name + "_gather", CollectiveKind::kAllGather, role_,
                  {{builder_->whole(buffer, Access::kRead), builder_->whole(gathered, Access::kWrite), -1}})
         .waits(packed_)
@@ -136,24 +141,19 @@ void FrameworkGatherScheme::order(SegmentWriter& w, std::uint8_t instance) const
           .releases({layer_tensor(gathered_[t], instance)});
     }
   }
-  for (std::size_t i = 0; i < gathered_slices_.from.size(); ++i) {
-    std::vector<View> pairs;
-    for (int which = 0; which < 2; ++which) {
-      pairs.push_back(buffer_columns(source, instance, true, Access::kRead, which, gathered_slices_.from[i]));
-      pairs.push_back(whole_of(ordered_[which], instance, true, Access::kWrite, gathered_slices_.to[i]));
-    }
-    w.move("kv_order", std::move(pairs)).eager(slice_kernel());
-    if (i > 0) continue;
-    w.waits(arrived_).acquires({layer_tensor(ordered_[0], instance), layer_tensor(ordered_[1], instance)});
+  std::vector<View> pairs, own;
+  for (int which = 0; which < 2; ++which) {
+    pairs.push_back(buffer_columns(source, instance, true, Access::kRead, which, gathered_slices_.from));
+    pairs.push_back(whole_of(ordered_[which], instance, true, Access::kWrite, gathered_slices_.to));
+    if (!config_.own_rows) continue;
+    own.push_back(own_columns(qkv, Access::kRead, which, local_slices_.from));
+    own.push_back(whole_of(ordered_[which], instance, true, Access::kWrite, local_slices_.to));
   }
-  for (std::size_t i = 0; i < local_slices_.from.size(); ++i) {
-    std::vector<View> pairs;
-    for (int which = 0; which < 2; ++which) {
-      pairs.push_back(own_columns(qkv, Access::kRead, which, local_slices_.from[i]));
-      pairs.push_back(whole_of(ordered_[which], instance, true, Access::kWrite, local_slices_.to[i]));
-    }
-    w.move("kv_order_own", std::move(pairs)).eager(slice_kernel());
-  }
+  w.move("kv_order", std::move(pairs))
+      .eager(slice_kernel())
+      .waits(arrived_)
+      .acquires({layer_tensor(ordered_[0], instance), layer_tensor(ordered_[1], instance)});
+  if (config_.own_rows) w.move("kv_order_own", std::move(own)).eager(slice_kernel());
   for (int t = 0; t < buffers(); ++t) w.releases({layer_tensor(source[t], instance)});
 }
 
@@ -181,15 +181,14 @@ Op FrameworkGatherScheme::attention_op(int index, std::uint8_t instance) const {
 void FrameworkGatherScheme::copy_keys(SegmentWriter& w, int index, std::uint8_t i) const {
   const Call& one = call(index);
   if (!config_.sliced) return;
-  for (std::size_t slice = 0; slice < one.added.from.size(); ++slice) {
-    std::vector<View> pairs;
-    for (int which = 0; which < 2; ++which) {
-      pairs.push_back(whole_of(ordered_[which], i, true, Access::kRead, one.added.to[slice]));
-      pairs.push_back(whole_of(one.copy[which], i, true, Access::kWrite, one.added.from[slice]));
-    }
-    w.move("kv_slices" + std::to_string(index), std::move(pairs)).eager(slice_kernel());
-    if (slice == 0) w.acquires({layer_tensor(one.copy[0], i), layer_tensor(one.copy[1], i)});
+  std::vector<View> pairs;
+  for (int which = 0; which < 2; ++which) {
+    pairs.push_back(whole_of(ordered_[which], i, true, Access::kRead, one.slices));
+    pairs.push_back(whole_of(one.copy[which], i, true, Access::kWrite));
   }
+  w.move("kv_slices" + std::to_string(index), std::move(pairs))
+      .eager(slice_kernel())
+      .acquires({layer_tensor(one.copy[0], i), layer_tensor(one.copy[1], i)});
 }
 
 // `padded`: the call's rows of a tensor as wide as Q, copied out and taken from their padding.
@@ -268,11 +267,11 @@ void FrameworkGatherScheme::add_padded(SegmentWriter& w, int index) const {
 // dK and dV of all rows += those of the call, a launch a slice and tensor.
 void FrameworkGatherScheme::add_slices(SegmentWriter& w, int index) const {
   const Call& one = call(index);
-  for (std::size_t i = 0; i < one.added.from.size(); ++i) {
+  for (const Slices& added : one.added) {
     for (int which = 0; which < 2; ++which) {
       w.elementwise(std::string("d") + kNames[which] + "_add", Function::kAccumulate,
-                    {whole_of(one.grad[which], 0, false, Access::kRead, one.added.from[i]),
-                     whole_of(ordered_grad_[which], 0, false, Access::kAccumulate, one.added.to[i])})
+                    {whole_of(one.grad[which], 0, false, Access::kRead, added.from),
+                     whole_of(ordered_grad_[which], 0, false, Access::kAccumulate, added.to)})
           .eager(EagerKernel::kAddedSlice);
     }
   }
@@ -324,15 +323,12 @@ void FrameworkGatherScheme::return_gradients(SegmentWriter& w) const {
         .eager(EagerKernel::kZeros)
         .acquires({chunk_tensor(gathered_grad_[t])});
   }
-  for (std::size_t i = 0; i < gathered_slices_.from.size(); ++i) {
-    std::vector<View> pairs;
-    for (int which = 0; which < 2; ++which) {
-      pairs.push_back(whole_of(ordered_grad_[which], 0, false, Access::kRead, gathered_slices_.to[i]));
-      pairs.push_back(buffer_columns(gathered_grad_, 0, false, Access::kWrite, which, gathered_slices_.from[i]));
-    }
-    w.move("dkv_unorder", std::move(pairs)).eager(slice_kernel());
+  std::vector<View> pairs;
+  for (int which = 0; which < 2; ++which) {
+    pairs.push_back(whole_of(ordered_grad_[which], 0, false, Access::kRead, gathered_slices_.to));
+    pairs.push_back(buffer_columns(gathered_grad_, 0, false, Access::kWrite, which, gathered_slices_.from));
   }
-  w.records(packed_);
+  w.move("dkv_unorder", std::move(pairs)).eager(slice_kernel()).records(packed_);
   for (int t = 0; t < buffers(); ++t) {
     const TensorRef grad = chunk_tensor(gathered_grad_[t]);
     const TensorRef returned = chunk_tensor(returned_[t]);
@@ -368,38 +364,29 @@ void FrameworkGatherScheme::backward(SegmentWriter& w, const ForwardMode& mode) 
               layer_tensor(ordered_[0], i), layer_tensor(ordered_[1], i), chunk_tensor(dq_parts_),
               chunk_tensor(tensors_.attention_output_grad)});
   return_gradients(w);
-  for (std::size_t slice = 0; slice < local_slices_.from.size(); ++slice) {
-    std::vector<View> own;
-    for (int which = 0; which < 2; ++which) {
-      own.push_back(whole_of(ordered_grad_[which], 0, false, Access::kRead, local_slices_.to[slice]));
-      own.push_back(own_columns(qkv_grad, Access::kWrite, which, local_slices_.from[slice]));
-    }
-    w.move("dkv_own", std::move(own));
-  }
-  std::vector<View> pairs;
+  std::vector<View> own, pairs;
   for (int which = 0; which < 2; ++which) {
+    if (config_.own_rows) {
+      own.push_back(whole_of(ordered_grad_[which], 0, false, Access::kRead, local_slices_.to));
+      own.push_back(own_columns(qkv_grad, Access::kWrite, which, local_slices_.from));
+    }
     pairs.push_back(buffer_columns(returned_, 0, false, Access::kRead, which, sent_part_));
     pairs.push_back(own_columns(qkv_grad, config_.own_rows ? Access::kAccumulate : Access::kWrite, which, send_rows_));
   }
+  if (config_.own_rows) w.move("dkv_own", std::move(own)).eager(slice_kernel());
   w.releases({chunk_tensor(ordered_grad_[0]), chunk_tensor(ordered_grad_[1])});
-  w.move("kv_grad_unpack", std::move(pairs)).waits(returned_event_);
+  w.move("kv_grad_unpack", std::move(pairs)).eager(pack_kernel()).waits(returned_event_);
   for (int t = 0; t < buffers(); ++t) w.releases({chunk_tensor(returned_[t])});
 }
 
-// A slice a launch; the last launch takes what is left.
-void FrameworkGatherScheme::set_slices(ShapeSet& shape, const Slices& slots,
-                                       const std::vector<SliceCopy>& copies) const {
-  const std::size_t launches = slots.from.size();
-  for (std::size_t launch = 0; launch < launches; ++launch) {
-    const std::size_t end = launch + 1 < launches ? std::min(launch + 1, copies.size()) : copies.size();
-    std::vector<RowSpan> from, to;
-    for (std::size_t i = launch; i < end; ++i) {
-      from.push_back(copies[i].from);
-      to.push_back(copies[i].to);
-    }
-    shape.row_lists[static_cast<std::size_t>(slots.from[launch])] = make_row_list(std::move(from));
-    shape.row_lists[static_cast<std::size_t>(slots.to[launch])] = make_row_list(std::move(to));
+void FrameworkGatherScheme::set_slices(ShapeSet& shape, const Slices& slots, std::span<const SliceCopy> copies) const {
+  std::vector<RowSpan> from, to;
+  for (const SliceCopy& copy : copies) {
+    from.push_back(copy.from);
+    to.push_back(copy.to);
   }
+  shape.row_lists[static_cast<std::size_t>(slots.from)] = slice_list(from);
+  shape.row_lists[static_cast<std::size_t>(slots.to)] = slice_list(to);
 }
 
 void FrameworkGatherScheme::set_call(ShapeSet& shape, int index, const FrameworkCallShape& spec,
@@ -407,7 +394,7 @@ void FrameworkGatherScheme::set_call(ShapeSet& shape, int index, const Framework
   const Call& one = call(index);
   shape.pieces[static_cast<std::size_t>(one.pieces)] = spec.pieces;
   shape.row_lists[static_cast<std::size_t>(one.query_rows)] = spec.query_rows;
-  shape.row_lists[static_cast<std::size_t>(one.slices)] = make_row_list(spec.slices);
+  shape.row_lists[static_cast<std::size_t>(one.slices)] = slice_list(spec.slices);
   std::vector<RowRun> keys;
   std::vector<SliceCopy> added;
   std::int64_t row = 0;
@@ -422,7 +409,13 @@ void FrameworkGatherScheme::set_call(ShapeSet& shape, int index, const Framework
     }
     row += span.count;
   }
-  set_slices(shape, one.added, added);
+  // A slice a launch; the last launch takes what is left.
+  const std::span<const SliceCopy> all(added);
+  for (std::size_t launch = 0; launch < one.added.size(); ++launch) {
+    const std::size_t begin = std::min(launch, all.size());
+    const std::size_t end = launch + 1 < one.added.size() ? std::min(launch + 1, all.size()) : all.size();
+    set_slices(shape, one.added[launch], all.subspan(begin, end - begin));
+  }
   shape.row_maps[static_cast<std::size_t>(one.keys)] = make_row_map(std::move(keys));
 }
 

@@ -18,14 +18,15 @@
 // from there among all rows; its dK and dV are put into zeros of all rows and added whole. With `regather` the backward
 // pass gathers K and V again.
 //
-// Slice by slice: a launch a slice and tensor of +=. The kernels behind a cat take many slices at once, but the host
-// makes each slice first: those of K and V together are charged as one launch (judgement: a slice is a view, about half
-// as dear as a launch). At most kMostSliceLaunches of them, the last of which takes the slices that are left.
+// Slice by slice: a launch a slice and tensor of +=, at most kMostSliceLaunches of them, the last of which takes the
+// slices that are left. A cat is one op, whose kernels begin when the host has made all its slices (op.h); so are, for
+// `own_rows`, packing and unpacking.
 // Everything is bf16, as there. The longest lengths of a call lie on the device and are read back before it (a stall).
 // Ignores the interpreter's other time.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "sim/strategies/step/attention_scheme.h"
@@ -42,8 +43,7 @@ struct FrameworkGatherConfig {
   bool own_rows = false;  // of the ordered rows, own ones come from here
   bool padded = false;
   bool regather = false;
-  // Most slices on any rank and micro-batch: of what is copied into token order (gathered, own), of a call.
-  std::size_t gathered_slices = 1, local_slices = 1, call_slices = 1;
+  std::size_t call_slices = 1;  // most of a call on any rank and micro-batch
 };
 
 struct SliceCopy {
@@ -80,14 +80,14 @@ class FrameworkGatherScheme : public AttentionScheme {
 
  private:
   struct Slices {
-    std::vector<RowListSlot> from, to;  // by launch
+    RowListSlot from = -1, to = -1;
   };
   struct Call {
     PieceSlot pieces = -1;
     RowListSlot query_rows = -1;
-    RowListSlot slices = -1;                              // of the ordered rows, all
-    RowMapSlot keys = -1;                                 // rows of the copied slices
-    Slices added;                                         // rows of the call's gradient, rows of the ordered gradient
+    RowListSlot slices = -1;    // of the ordered rows, all
+    RowMapSlot keys = -1;       // rows of the copied slices
+    std::vector<Slices> added;  // by launch: rows of the call's gradient -> rows of the ordered gradient
     TensorKindId copy[2] = {-1, -1}, grad[2] = {-1, -1};  // K, V
   };
 
@@ -111,9 +111,11 @@ class FrameworkGatherScheme : public AttentionScheme {
   HostStall longest_stall() const { return config_.padded ? HostStall::kNone : HostStall::kReadValues; }
   // A gather by an index is as fast as a copy.
   EagerKernel slice_kernel() const { return config_.padded ? EagerKernel::kNone : EagerKernel::kJoinedSlices; }
+  // Rows that are sent are slices of the own ones; without `own_rows` they are all, as they lie.
+  EagerKernel pack_kernel() const { return config_.own_rows ? slice_kernel() : EagerKernel::kNone; }
   void add_slices(SegmentWriter& writer, int index) const;
-  Slices declare_slices(std::size_t launches) const;
-  void set_slices(ShapeSet& shape, const Slices& slots, const std::vector<SliceCopy>& copies) const;
+  Slices declare_slices() const;
+  void set_slices(ShapeSet& shape, const Slices& slots, std::span<const SliceCopy> copies) const;
   void return_gradients(SegmentWriter& writer) const;
   void set_call(ShapeSet& shape, int index, const FrameworkCallShape& spec, const RowMap& ordered) const;
 

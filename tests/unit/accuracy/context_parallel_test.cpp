@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "sim/core/json.h"
+#include "tests/unit/cost/sample_calibration.h"
 
 namespace longhaul {
 namespace {
@@ -81,6 +82,45 @@ TEST(PublishedQuantities, ErrorIsSigned) {
   EXPECT_NEAR(of(Q::kPerSecondForward, 80).error, 0.25, 1e-12);
 }
 
+// Whole inputs: 2 ms (1.5 to 4) after the backward pass, in the step and in the copies of both passes alone.
+TEST(PublishedQuantities, WholeInputsEndInTheirGradients) {
+  PublishedRun made = run();
+  made.input_gradients = {0.002, 0.0015, 0.004};
+  const PublishedRun own = as_timed(made, PublishedInputs::kOwn);
+  EXPECT_EQ(own.both.step, made.both.step);
+  const PublishedRun whole = as_timed(made, PublishedInputs::kWhole);
+  EXPECT_EQ(whole.forward.step, made.forward.step);
+  PublishedNumber number;
+  number.published = 1;
+  number.quantity = Q::kTotalMs;
+  expect_near(predict(number, whole, nullptr), 36, 18.5, 72);
+  number.quantity = Q::kCopiesMs;
+  expect_near(predict(number, whole, nullptr), 6, 5.1, 8.8);
+  number.quantity = Q::kAttentionBackwardMs;
+  expect_near(predict(number, whole, nullptr), 17, 12.75, 25.5);
+}
+
+// Q of 4 x 8 and K, V of 2 x 8 columns, 1,024 rows, 4 ranks, bf16: 65,536 + 2 x 32,768 bytes; three quarters of each
+// zeros, twice joined, three times added. The sample has no eager kernels: its element-wise ones.
+TEST(PublishedQuantities, InputGradientsAreZerosJoinedAndAdded) {
+  ModelShape model;
+  model.head_dim = 8;
+  model.q_heads = 4;
+  model.kv_heads = 2;
+  const KernelModel kernels = sample_model(sample_device("any"));
+  double expected = 0, low = 0;
+  for (const std::int64_t whole : {65536, 32768, 32768}) {
+    for (const std::int64_t bytes : {whole * 3 / 4, 2 * whole, 3 * whole}) {
+      expected += kernels.elementwise(Bytes{bytes}).seconds;
+      low += kernels.elementwise(Bytes{bytes}).low;
+    }
+  }
+  const InputGradients gradients = input_gradients(kernels, model, 1024, 4);
+  EXPECT_NEAR(gradients.seconds, expected, 1e-15);
+  EXPECT_NEAR(gradients.low, low, 1e-15);
+  EXPECT_GT(gradients.high, gradients.seconds);
+}
+
 // A table of one gate; numbers as (case, strategy, quantity, published, predicted).
 struct Made {
   std::string case_name, strategy;
@@ -90,7 +130,7 @@ struct Made {
 
 std::vector<GateLine> gates(PublishedGate gate, const std::vector<Made>& rows) {
   PublishedFigures figures;
-  figures.tables.push_back({"t", gate, "a paper", ""});
+  figures.tables.push_back({"t", gate, PublishedInputs::kOwn, "a paper", ""});
   std::vector<PublishedPrediction> predictions;
   for (const Made& row : rows) {
     PublishedNumber number;
@@ -161,7 +201,7 @@ TEST(PublishedGates, OrderCountsGapsOnly) {
 
 TEST(PublishedOutput, RowsThatAreNotReproducedSayWhy) {
   PublishedFigures figures;
-  figures.tables.push_back({"t", PublishedGate::kNone, "a paper", "their documents"});
+  figures.tables.push_back({"t", PublishedGate::kNone, PublishedInputs::kOwn, "a paper", "their documents"});
   figures.numbers.resize(2);
   figures.numbers[0].published = 2;
   figures.numbers[1].published = 3;
@@ -186,7 +226,7 @@ TEST(PublishedOutput, RowsThatAreNotReproducedSayWhy) {
 // The text of a reproduced row and of its gate: 115 for 100 is within 15 %, and a total 15 % too long is not within 10.
 TEST(PublishedOutput, GatesSayPassOrMiss) {
   PublishedFigures figures;
-  figures.tables.push_back({"t", PublishedGate::kParts, "a paper", "their copies"});
+  figures.tables.push_back({"t", PublishedGate::kParts, PublishedInputs::kOwn, "a paper", "their copies"});
   figures.numbers.resize(2);
   std::vector<PublishedPrediction> predictions(2);
   for (std::size_t i = 0; i < 2; ++i) {

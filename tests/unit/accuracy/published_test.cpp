@@ -14,7 +14,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const char* const kTables = "table,gate,source,needs\nspeed,speedups,a paper,\nrest,none,a paper,their documents\n";
+const char* const kTables =
+    "table,gate,inputs,source,needs\nspeed,speedups,own,a paper,\nrest,none,whole,a paper,their documents\n";
 const char* const kHeader = "table,what,study,case,strategy,over,quantity,published,needs\n";
 const char* const kStudy = R"({"schema": "study/1", "name": "small", "topology": "dgx-h100-ndr", "gpus": 2,
   "model": {"hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 2, "num_hidden_layers": 1,
@@ -108,16 +109,17 @@ TEST(PublishedErrors, Columns) {
   folder.write("context-parallel-tables.csv", "table,gate,source\n");
   folder.write("context-parallel.csv", kHeader);
   EXPECT_THAT(folder.faults(), ElementsAre("context-parallel-tables.csv: has the columns table,gate,source; expected "
-                                           "table,gate,source,needs"));
+                                           "table,gate,inputs,source,needs"));
 }
 
 TEST(PublishedErrors, Tables) {
   const Folder folder;
-  folder.write("context-parallel-tables.csv", "table,gate,source,needs\na,part,x,\na,none,,\n");
+  folder.write("context-parallel-tables.csv", "table,gate,inputs,source,needs\na,part,own,x,\na,none,all,,\n");
   EXPECT_THAT(folder.faults_of(""),
               ElementsAre("context-parallel-tables.csv: line 2: unknown gate \"part\"; expected one of none, parts, "
                           "speedups, each, rates; did you mean \"parts\"?",
                           "context-parallel-tables.csv: line 3: table \"a\" stands twice; expected each once",
+                          "context-parallel-tables.csv: line 3: unknown inputs \"all\"; expected one of own, whole",
                           "context-parallel-tables.csv: line 3: has no source; expected where the figures stand"));
 }
 

@@ -44,6 +44,7 @@ OpRecord record(const Schedule& schedule, SegmentId segment, std::int16_t index,
   made.segment = segment;
   made.index = index;
   made.issue = ps(issue);
+  made.host = ps(std::max<std::int64_t>(issue - 1, 0));  // launches of 1 ps
   made.arrival = ps(arrival);
   made.start = ps(arrival);
   made.end = ps(end);
@@ -64,7 +65,7 @@ Ran run(const Schedule& schedule, const FixedDurations& durations, SimulationOpt
     options.trace.ranks.push_back(static_cast<std::int32_t>(rank));
   }
   ran.totals = simulate(schedule, durations, network, options);
-  ran.path = critical_path(schedule, link_ops(schedule, ran.timeline.ops), durations.launch());
+  ran.path = critical_path(schedule, link_ops(schedule, ran.timeline.ops));
   EXPECT_EQ(ran.path.step, ran.totals.step);
   Time sum;
   for (const PathClass& one : ran.path.classes) sum += one.time;
@@ -85,10 +86,8 @@ Schedule two_streams() {
 TEST(CriticalPath, FollowsTheEventNotACoincidence) {
   const Schedule schedule = two_streams();
   const CriticalPath path =
-      critical_path(schedule,
-                    link_ops(schedule, {record(schedule, 0, 0, 1, 1, 5), record(schedule, 0, 1, 2, 2, 9),
-                                        record(schedule, 0, 2, 3, 3, 9), record(schedule, 0, 3, 4, 9, 12)}),
-                    ps(1));
+      critical_path(schedule, link_ops(schedule, {record(schedule, 0, 0, 1, 1, 5), record(schedule, 0, 1, 2, 2, 9),
+                                                  record(schedule, 0, 2, 3, 3, 9), record(schedule, 0, 3, 4, 9, 12)}));
   EXPECT_EQ(texts(path), (Texts{"0 -1 launch 0-3", "0 2 x 3-9", "0 0 b 9-12"}));
   EXPECT_EQ(path.step, ps(12));
   EXPECT_EQ(path.segments[0].ops, 3) << "a, y and x were launched one after the other";
@@ -104,10 +103,8 @@ TEST(CriticalPath, FollowsTheEventNotACoincidence) {
 TEST(CriticalPath, OfTwoCausesTheComputeStreamIsTaken) {
   const Schedule schedule = two_streams();
   const CriticalPath path =
-      critical_path(schedule,
-                    link_ops(schedule, {record(schedule, 0, 0, 1, 1, 9), record(schedule, 0, 1, 2, 2, 3),
-                                        record(schedule, 0, 2, 3, 3, 9), record(schedule, 0, 3, 4, 9, 12)}),
-                    ps(1));
+      critical_path(schedule, link_ops(schedule, {record(schedule, 0, 0, 1, 1, 9), record(schedule, 0, 1, 2, 2, 3),
+                                                  record(schedule, 0, 2, 3, 3, 9), record(schedule, 0, 3, 4, 9, 12)}));
   EXPECT_EQ(texts(path), (Texts{"0 -1 launch 0-1", "0 0 a 1-9", "0 0 b 9-12"}));
 }
 
@@ -121,7 +118,7 @@ TEST(CriticalPathDeathTest, RefusesWrongRecords) {
   EXPECT_DEATH(link_ops(schedule, twice), "rank 0 stream 0: 3 records, 2 are in its program");
   std::vector<OpRecord> gap = good;
   gap[3].arrival = gap[3].start = ps(10);
-  EXPECT_DEATH(critical_path(schedule, link_ops(schedule, gap), ps(1)), "`b` arrives at 10 ps without a cause");
+  EXPECT_DEATH(critical_path(schedule, link_ops(schedule, gap)), "`b` arrives at 10 ps without a cause");
 }
 
 // The all-reduce (30) is launched at 30, when "copy" ends, but a GEMM holds the device until 100: the path goes from
@@ -249,6 +246,19 @@ TEST(CriticalPath, LaunchBound) {
   EXPECT_EQ(time_of(path, "launch"), 40);
 }
 
+// "read" waits for "a" and stalls for 20 of its 22; the host then issues "b" for 10: the path goes from b over the host
+// into the stall, and on to what "read" waited for.
+TEST(CriticalPath, GoesThroughAStall) {
+  Schedule schedule = make_schedule(1, {});
+  add_program(schedule, 0, {kernel("a"), kernel("read"), kernel("b")});
+  FixedDurations durations;
+  durations.launch_ps = 10;
+  durations.rule = by_label({{"a", 100}, {"read", 22}, {"b", 3}});
+  durations.stall = by_label({{"a", -1}, {"read", 20}, {"b", -1}});
+  EXPECT_EQ(texts(run(schedule, durations).path),
+            (Texts{"0 -1 launch 0-10", "0 0 a 10-110", "0 0 read 110-130", "0 -1 launch 130-140", "0 0 b 140-143"}));
+}
+
 // One pass in the launch queue: the host goes on when the op before has ended. 0-10, 10-13, 13-23, 23-26, 26-36, 36-39.
 TEST(CriticalPath, GoesOnAtTheOpThatMadeRoomInTheQueue) {
   Schedule schedule = make_schedule(1, {});
@@ -304,7 +314,7 @@ TEST(CriticalPath, ClassesFollowKindStreamAndPass) {
     if (i == 3) records.back().pass = Pass::kOptimizer;
     now += 10 + i;
   }
-  const CriticalPath path = critical_path(schedule, link_ops(schedule, records), Time::zero());
+  const CriticalPath path = critical_path(schedule, link_ops(schedule, records));
   EXPECT_EQ(path.step, ps(60));
   EXPECT_EQ(time_of(path, "attention"), 10);
   EXPECT_EQ(time_of(path, "gemm"), 11);
@@ -315,7 +325,7 @@ TEST(CriticalPath, ClassesFollowKindStreamAndPass) {
 
 TEST(CriticalPath, NothingRunsNothingIsOnThePath) {
   const Schedule schedule = make_schedule(1, {});
-  const CriticalPath path = critical_path(schedule, link_ops(schedule, {}), ps(1));
+  const CriticalPath path = critical_path(schedule, link_ops(schedule, {}));
   EXPECT_EQ(path.step, Time::zero());
   EXPECT_TRUE(path.segments.empty());
   EXPECT_TRUE(path.classes.empty());

@@ -12,6 +12,7 @@
 
 #include "sim/core/data_files.h"
 #include "sim/core/json.h"
+#include "sim/cost/attention_library.h"
 #include "sim/cost/estimate.h"
 #include "tests/unit/cost/sample_calibration.h"
 
@@ -22,9 +23,9 @@ using ::testing::HasSubstr;
 
 const char* const kFile = R"({
  "schema": "eager-kernels/1", "description": "of a test", "date": "2020-01-02", "sources": [],
- "memory_bytes_per_second": 2e12,
+ "memory_bytes_per_second": 2e12, "multiprocessor_clocks_per_second": 1e11,
  "kernels": {"joined_slices": {"seconds_per_byte": 1e-11, "host_seconds": 3e-6, "wait_seconds": 5e-5,
-                               "low": -0.1, "high": 0.2}},
+                               "bound": "memory", "low": -0.1, "high": 0.2}},
  "stalls": {"half_masks": {"seconds": 1e-5, "seconds_per_piece": 2e-5}}
 })";
 
@@ -59,16 +60,41 @@ TEST(EagerKernels, AKernelIsItsWaitAndItsBytes) {
   EXPECT_EQ(model.stall_seconds("read_values", 10), 0);
 }
 
+// A kind that multiprocessors hold up: 1e11 clocks a second measured, so on the sample as much longer as it has fewer,
+// whatever its memory; never less than any element-wise kernel takes.
+TEST(EagerKernels, AKindThatMemoryDoesNotBindScalesWithTheMultiprocessors) {
+  nlohmann::json json = nlohmann::json::parse(kFile);
+  json["kernels"]["joined_slices"]["bound"] = "multiprocessors";
+  json["kernels"]["joined_slices"]["wait_seconds"] = 0;
+  const auto eager = parse_eager_kernels(json.dump(), "eager.json");
+  ASSERT_TRUE(eager);
+  const KernelModel model = sample_model(sample_device("any")).with_eager_kernels(*eager);
+  const double clocks = model.device().bf16_dense.value / 4096;  // Hopper: dense bf16 FLOPs a clock
+  ASSERT_EQ(model.device().generation, GpuGeneration::kHopper);
+  EXPECT_NEAR(multiprocessor_clocks(model.device()), clocks, 1);
+  const auto estimate = model.eager("joined_slices", Bytes{1 << 30});
+  ASSERT_TRUE(estimate);
+  EXPECT_NEAR(estimate->seconds, 1e-11 * (1 << 30) * 1e11 / clocks, 1e-9);
+  json["kernels"]["joined_slices"]["seconds_per_byte"] = 1e-15;
+  const auto fast = parse_eager_kernels(json.dump(), "eager.json");
+  ASSERT_TRUE(fast);
+  const KernelModel floored = sample_model(sample_device("any")).with_eager_kernels(*fast);
+  EXPECT_EQ(floored.eager("joined_slices", Bytes{1 << 30})->seconds, floored.elementwise(Bytes{1 << 30}).seconds);
+}
+
 TEST(EagerKernels, ReportsEveryFault) {
   nlohmann::json json = nlohmann::json::parse(kFile);
   json["kernels"]["joined_slices"].erase("host_seconds");
+  json["kernels"]["joined_slices"]["bound"] = "luck";
+  json.erase("multiprocessor_clocks_per_second");
   json["stalls"]["half_masks"]["seconds"] = -1;
   json["more"] = 1;
   const auto eager = parse_eager_kernels(json.dump(), "eager.json");
   ASSERT_FALSE(eager);
   std::string text;
   for (const auto& error : eager.error()) text += error.to_string() + "\n";
-  for (const char* part : {"/kernels/joined_slices/host_seconds", "/stalls/half_masks/seconds", "/more"}) {
+  for (const char* part : {"/kernels/joined_slices/host_seconds", "/kernels/joined_slices/bound",
+                           "/multiprocessor_clocks_per_second", "/stalls/half_masks/seconds", "/more"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
   EXPECT_FALSE(parse_eager_kernels("{", "eager.json"));

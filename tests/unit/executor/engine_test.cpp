@@ -217,6 +217,50 @@ TEST(Engine, LaunchQueueHoldsTheHostBack) {
   EXPECT_EQ(ps(run(schedule, durations, options).totals.step), 330);
 }
 
+// The host is ahead of a kernel of 100 when it comes to "read", for which it waits: until 110, then 20 of stall (in the
+// op's 50). So "b" is issued at 140 and not at 30, and starts at 160 when "read" has ended; "c" is issued at 150 and
+// the next pass's "a" at 160: nothing is late but what the host brings late. With "read" taking 22 the device idles for
+// b.
+TEST(Engine, AHostThatWaitsIsNotAheadAnyMore) {
+  Schedule schedule = make_schedule(1, {});
+  add_program(schedule, 0, {kernel("a"), kernel("read"), kernel("b"), kernel("c", kCopyOutStream)}, 2);
+  FixedDurations durations;
+  durations.launch_ps = 10;
+  durations.rule = by_label({{"a", 100}, {"read", 50}, {"b", 3}, {"c", 1}});
+  durations.stall = by_label({{"a", -1}, {"read", 20}, {"b", -1}, {"c", -1}});
+  const Outcome ahead = run(schedule, durations);
+  EXPECT_EQ(ps(ahead.op("read").issue), 20);
+  EXPECT_EQ(ps(ahead.op("read").start), 110);
+  EXPECT_EQ(ps(ahead.op("read").stalled), 130);
+  EXPECT_EQ(ps(ahead.op("b").host), 130);
+  EXPECT_EQ(ps(ahead.op("b").issue), 140);
+  EXPECT_EQ(ps(ahead.op("b").start), 160);
+  EXPECT_EQ(ps(ahead.op("c").start), 150);
+  // Second pass: "a" 163-263, "read" issued at 170, starts at 263; "b" issued at 293, starts at 313.
+  EXPECT_EQ(ps(ahead.totals.step), 316);
+  EXPECT_EQ(ps(ahead.rank(0).launch), 10);
+  // "read" ends at 132, "b" is issued at 140: 8 of launch, until 143; the next "a" is issued at 160: 17 more. "read"
+  // again at 260, "b" issued at 290: 8; until 293. "c" is issued at 300: 7.
+  durations.rule = by_label({{"a", 100}, {"read", 22}, {"b", 3}, {"c", 1}});
+  const Outcome late = run(schedule, durations);
+  EXPECT_EQ(ps(late.op("b").start), 140);
+  EXPECT_EQ(ps(late.totals.step), 301);
+  EXPECT_EQ(ps(late.rank(0).launch), 10 + 8 + 17 + 8 + 7);
+}
+
+// A host that was not ahead issues nothing later for a stall of no time.
+TEST(Engine, AHostThatIsBehindDoesNotWait) {
+  Schedule schedule = make_schedule(1, {});
+  add_program(schedule, 0, {kernel("a"), kernel("read"), kernel("b")});
+  FixedDurations durations;
+  durations.launch_ps = 10;
+  durations.rule = by_label({{"a", 3}, {"read", 3}, {"b", 3}});
+  durations.stall = by_label({{"a", -1}, {"read", 0}, {"b", -1}});
+  EXPECT_EQ(ps(run(schedule, durations).op("b").issue), 30);
+  durations.stall = by_label({{"a", -1}, {"read", 2}, {"b", -1}});
+  EXPECT_EQ(ps(run(schedule, durations).op("b").issue), 32);
+}
+
 TEST(Engine, EmptyOpsCostNoLaunchAndKeepTheirEvents) {
   // "e" touches no bytes: no launch, no time, but the wait and the record hold.
   Schedule schedule = make_schedule(1, {});

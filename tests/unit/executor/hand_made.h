@@ -23,6 +23,7 @@ class FixedDurations : public OpDurations {
   using Rule = std::function<std::int64_t(const OpInstance&)>;
   Rule rule = [](const OpInstance&) { return 1; };
   std::int64_t launch_ps = 0;
+  Rule stall;                       // < 0: none; no rule: no op stalls
   double beside_communication = 1;  // of kernels; of several the largest counts
   double beside_host_copy = 1;
   double beside_kernel = 1;                                      // of kernels of other streams
@@ -31,11 +32,13 @@ class FixedDurations : public OpDurations {
 
   OpDuration duration(const Schedule&, const OpInstance& at) const override {
     const bool host = at.op->stream == kCopyInStream || at.op->stream == kCopyOutStream;
-    return {Time::from_ps(rule(at)),
-            host                               ? KernelKind::kCopyHostToDevice
-            : at.op->label.starts_with("gemm") ? KernelKind::kGemm
-                                               : KernelKind::kElementwise,
-            0};
+    OpDuration duration{Time::from_ps(rule(at)),
+                        host                               ? KernelKind::kCopyHostToDevice
+                        : at.op->label.starts_with("gemm") ? KernelKind::kGemm
+                                                           : KernelKind::kElementwise,
+                        0};
+    if (stall && stall(at) >= 0) duration.stall = Time::from_ps(stall(at));
+    return duration;
   }
   Time launch() const override { return Time::from_ps(launch_ps); }
   double kernel_slowdown(OverlapClass kernel, const Beside& beside, std::int64_t) const override {
