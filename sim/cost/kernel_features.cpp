@@ -19,8 +19,9 @@ constexpr double kMeasuredHeadDim = 128;
 // Backward of a wider head takes key tiles of half as many rows: launches of few items take half as long as with whole
 // tiles (calibrate.csv).
 constexpr std::int64_t kWideParts = 2;
-constexpr std::int64_t kBlockLogits = 32768;  // see blocks_a_row
+constexpr std::int64_t kBlockLogits = 32768;  // see row_work
 constexpr std::int64_t kMostClusterBlocks = 8;
+constexpr std::int64_t kMostRegisterColumns = 8192;
 
 double as_double(std::int64_t value) { return static_cast<double>(value); }
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -192,16 +193,27 @@ KernelCall attention_call(const AttentionLayout& layout, bool forward, const Att
   return call;
 }
 
-// A block holds 512 x 64 logits in registers, a cluster has 1, 2, 4 or 8 (cross_entropy_cluster.cu); two blocks fit a
-// multiprocessor, however few of its logits a row fills.
-std::int64_t blocks_a_row(std::string_view function, std::int64_t columns) {
-  if (function != "cross_entropy_with_gradient") return 1;
-  std::int64_t blocks = 1;
-  while (blocks < kMostClusterBlocks && blocks * kBlockLogits < columns) blocks *= 2;
-  return blocks;
+// Cross-entropy (cross_entropy_cluster.cu): two blocks on a multiprocessor hold 512 x 64 logits each, a row has a
+// cluster of 1, 2, 4 or 8, and a block takes as long however few of its logits the row fills: its bytes are the room
+// that it takes, and no start beside. Longer rows are read twice and written once. Backward of RMSNorm (rms_norm.cu):
+// up to 4,096 columns two blocks share a multiprocessor, up to 8,192 one has it alone and starts twice as many rows one
+// after the other; longer rows of x and dy are read twice.
+RowWork row_work(std::string_view function, std::int64_t columns) {
+  if (columns < 1) return {};
+  if (function == "cross_entropy_with_gradient") {
+    if (columns > kMostClusterBlocks * kBlockLogits) return {3.0 / 2, 1};
+    std::int64_t blocks = 1;
+    while (blocks * kBlockLogits < columns) blocks *= 2;
+    return {as_double(blocks * kBlockLogits) / as_double(columns), 0};
+  }
+  if (function == "rms_norm_backward") {
+    if (columns > kMostRegisterColumns) return {5.0 / 3, 1};
+    return {1, columns > kMostRegisterColumns / 2 ? 2.0 : 1.0};
+  }
+  return {};
 }
 
-// Rows cost the start of their blocks beside their bytes (narrow rows are slower a byte); columns what every block does
+// Rows cost their start beside their bytes (narrow rows are slower a byte); columns what every block does
 // for each of them whatever the number of rows (angles of RoPE, partial sums of weight gradients).
 KernelCall elementwise_call(Bytes read_and_written, std::string_view function, std::int64_t rows,
                             std::int64_t columns) {
@@ -209,7 +221,8 @@ KernelCall elementwise_call(Bytes read_and_written, std::string_view function, s
             read_and_written.value, rows, columns);
   KernelCall call;
   call.kind = KernelKind::kElementwise;
-  call.terms = {1.0, as_double(read_and_written.value), as_double(rows * blocks_a_row(function, columns)),
+  const RowWork work = row_work(function, columns);
+  call.terms = {1.0, as_double(read_and_written.value) * work.stretch, as_double(rows) * work.starts,
                 as_double(columns)};
   call.key = {read_and_written.value};
   return call;

@@ -82,9 +82,12 @@ std::string attention_class(std::string_view library, bool forward, AttentionFor
 
 KernelCall attention_call(const AttentionLayout& layout, bool forward, const AttentionWork& work, std::int64_t q_heads,
                           std::int64_t kv_heads, std::int64_t head_dim, int multiprocessors);
-// Blocks of one row in the kernel of `function` (kernels/elementwise), each of which costs a row's start: a cluster of
-// them in cross_entropy_with_gradient, 1 in all others.
-std::int64_t blocks_a_row(std::string_view function, std::int64_t columns);
+// What the time of the kernel of `function` (kernels/elementwise) follows beside a launch and its columns.
+struct RowWork {
+  double stretch = 1;  // of the bytes that a row must move
+  double starts = 1;   // of a row
+};
+RowWork row_work(std::string_view function, std::int64_t columns);
 // 0 x 0: not rows of a matrix, or not known.
 KernelCall elementwise_call(Bytes read_and_written, std::string_view function = "", std::int64_t rows = 0,
                             std::int64_t columns = 0);

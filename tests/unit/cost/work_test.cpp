@@ -281,18 +281,33 @@ TEST(AttentionForms, PiecesThatShareKeysHaveNoBackwardCall) {
   EXPECT_TRUE(one_call(attention_layout("longhaul-hopper"), work, false));
 }
 
-// kernels/elementwise/cross_entropy_cluster.cu: 512 threads x 64 logits a block, clusters of 1, 2, 4 and 8.
-TEST(ElementwiseTerms, ARowOfLogitsIsAClusterOfBlocks) {
+// kernels/elementwise/cross_entropy_cluster.cu: 512 threads x 64 logits a block, clusters of 1, 2, 4 and 8. Of 128,256
+// logits a row takes the room of 131,072, of 152,064 that of 262,144, beyond which rows are read twice: 6 bytes for 4.
+TEST(ElementwiseTerms, ARowOfLogitsIsTheRoomOfItsCluster) {
   constexpr const char* kFunction = "cross_entropy_with_gradient";
-  EXPECT_EQ(blocks_a_row(kFunction, 8192), 1);
-  EXPECT_EQ(blocks_a_row(kFunction, 32768), 1);
-  EXPECT_EQ(blocks_a_row(kFunction, 32769), 2);
-  EXPECT_EQ(blocks_a_row(kFunction, 128256), 4);
-  EXPECT_EQ(blocks_a_row(kFunction, 152064), 8);
-  EXPECT_EQ(blocks_a_row(kFunction, 10'000'000), 8);
-  EXPECT_EQ(blocks_a_row("cross_entropy", 152064), 1);
-  EXPECT_EQ(elementwise_call(Bytes{64}, kFunction, 10, 128256).terms[2], 40);
-  EXPECT_EQ(elementwise_call(Bytes{64}, "rms_norm", 10, 128256).terms[2], 10);
+  EXPECT_EQ(row_work(kFunction, 8192).stretch, 4);
+  EXPECT_EQ(row_work(kFunction, 32768).stretch, 1);
+  EXPECT_DOUBLE_EQ(row_work(kFunction, 32769).stretch, 65536.0 / 32769);
+  EXPECT_DOUBLE_EQ(row_work(kFunction, 128256).stretch, 131072.0 / 128256);
+  EXPECT_DOUBLE_EQ(row_work(kFunction, 152064).stretch, 262144.0 / 152064);
+  EXPECT_EQ(row_work(kFunction, 262145).stretch, 1.5);
+  EXPECT_EQ(row_work("cross_entropy", 152064).stretch, 1);
+  // 10 rows x 131,072 logits x 4 bytes, whatever starts a row.
+  const KernelCall call = elementwise_call(Bytes{10 * 128256 * 4}, kFunction, 10, 128256);
+  EXPECT_DOUBLE_EQ(call.terms[1], 10 * 131072 * 4);
+  EXPECT_EQ(call.terms[2], 0);
+}
+
+// kernels/elementwise/rms_norm.cu: 2 blocks of 256 threads a multiprocessor up to 4,096 columns, one of 512 up to
+// 8,192; beyond, x and dy are read twice and dx written once: 10 bytes for 6.
+TEST(ElementwiseTerms, BackwardOfRmsNormStartsAsManyRowsAsFit) {
+  constexpr const char* kFunction = "rms_norm_backward";
+  EXPECT_EQ(elementwise_call(Bytes{64}, kFunction, 10, 4096).terms[2], 10);
+  EXPECT_EQ(elementwise_call(Bytes{64}, kFunction, 10, 4097).terms[2], 20);
+  EXPECT_EQ(elementwise_call(Bytes{64}, kFunction, 10, 8192).terms[1], 64);
+  EXPECT_DOUBLE_EQ(elementwise_call(Bytes{60}, kFunction, 10, 8193).terms[1], 100);
+  EXPECT_EQ(elementwise_call(Bytes{64}, "rms_norm", 10, 8193).terms[2], 10);
+  EXPECT_EQ(elementwise_call(Bytes{64}).terms[2], 0);
 }
 
 // Forward: Q and O of 32 heads, K and V of 8, bf16, head_dim 128.
