@@ -125,6 +125,15 @@ std::string describe(const Json& value) {
   return value.dump();
 }
 
+void for_each_element(const Json& array, const std::string& file, const std::string& path, const char* of,
+                      Errors& errors, const std::function<void(const Json&, const std::string&)>& body) {
+  if (!array.is_array()) {
+    errors.push_back({file, path, "is " + describe(array), fmt::format("an array of {}", of), ""});
+    return;
+  }
+  for (std::size_t i = 0; i < array.size(); ++i) body(array[i], fmt::format("{}/{}", path, i));
+}
+
 Expected<Json> parse_json(std::string_view text, const std::string& file) {
   Errors errors;
   DuplicateKeys duplicates(file, errors);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -66,5 +67,8 @@ class JsonReader {
 
 // How a value is named in error texts: `"wlb"`, `-3`, `an object`. Long strings are cut (see `echoed`).
 std::string describe(const Json& value);
+// Calls body(element, its JSON pointer) for the elements of an array; what is none is an error.
+void for_each_element(const Json& array, const std::string& file, const std::string& path, const char* of,
+                      Errors& errors, const std::function<void(const Json&, const std::string&)>& body);
 
 }  // namespace longhaul

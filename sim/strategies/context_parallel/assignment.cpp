@@ -28,17 +28,6 @@ void check_shard(const Json& shard, const std::string& file, const std::string& 
   reader.finish();
 }
 
-// Calls body(element, its path) for the elements of an array; what is none is an error.
-template <class Body>
-void each(const Json& array, const std::string& file, const std::string& path, const char* of, Errors& errors,
-          const Body& body) {
-  if (!array.is_array()) {
-    errors.push_back({file, path, "is " + describe(array), fmt::format("an array of {}", of), ""});
-    return;
-  }
-  for (std::size_t i = 0; i < array.size(); ++i) body(array[i], fmt::format("{}/{}", path, i));
-}
-
 Shard shard_of(const Json& json, const std::map<DocumentId, std::int64_t>& tokens_of) {
   if (json.contains("padding")) return padding_shard(json["padding"].get<std::int64_t>());
   const auto document = json["document"].get<DocumentId>();
@@ -107,20 +96,22 @@ tl::expected<CpPlan, std::string> assigned_plan(const Json& json, int ranks,
 }  // namespace
 
 void check_assignment(const Json& assignment, const std::string& file, const std::string& path, Errors& errors) {
-  each(assignment, file, path, "micro-batches", errors, [&](const Json& batch, const std::string& at) {
+  for_each_element(assignment, file, path, "micro-batches", errors, [&](const Json& batch, const std::string& at) {
     JsonReader reader(batch, file, at, errors);
     if (const Json* per_doc = reader.find("per_doc")) {
-      each(*per_doc, file, reader.child_path("per_doc"), "documents", errors,
-           [&](const Json& document, const std::string& place) {
-             if (document.is_number_integer() && document.get<std::int64_t>() >= 0) return;
-             errors.push_back({file, place, "is " + describe(document), "the number of a document", ""});
-           });
+      for_each_element(*per_doc, file, reader.child_path("per_doc"), "documents", errors,
+                       [&](const Json& document, const std::string& place) {
+                         if (document.is_number_integer() && document.get<std::int64_t>() >= 0) return;
+                         errors.push_back({file, place, "is " + describe(document), "the number of a document", ""});
+                       });
     }
     if (const Json* ranks = reader.required("ranks", "an array of what each rank holds")) {
-      each(*ranks, file, reader.child_path("ranks"), "ranks", errors, [&](const Json& rank, const std::string& of) {
-        each(rank, file, of, "shards", errors,
-             [&](const Json& shard, const std::string& place) { check_shard(shard, file, place, errors); });
-      });
+      for_each_element(
+          *ranks, file, reader.child_path("ranks"), "ranks", errors, [&](const Json& rank, const std::string& of) {
+            for_each_element(rank, file, of, "shards", errors, [&](const Json& shard, const std::string& place) {
+              check_shard(shard, file, place, errors);
+            });
+          });
     }
     reader.finish();
   });

@@ -1,10 +1,12 @@
 // 1f1b, seq1f1b and dpp.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
 #include "sim/network/collectives.h"
 #include "sim/strategies/families.h"
+#include "sim/strategies/pipeline/assignment.h"
 #include "sim/strategies/pipeline/plan_json.h"
 #include "sim/strategies/pipeline/planners.h"
 #include "sim/strategies/pipeline/schedule.h"
@@ -161,15 +163,35 @@ Planned plan_sliced(const StrategyRequest& request, std::int32_t slices) {
                                           options));
 }
 
-Planned plan_dynamic(const StrategyRequest& request) {
-  if (const std::string reason = heads_reason(request); !reason.empty()) return tl::unexpected(reason);
+// Keys that say how a plan is made; beside a plan that is given they would say nothing.
+constexpr std::array<const char*, 2> kPlannerKeys = {"chunk_tokens", "max_slices"};
+
+Applicable<PipelinePlan> dynamic_plan(const StrategyRequest& request) {
+  const DppCostModel cost = cost_model(request);
+  const PipelineLayout layout = layout_of(request);
+  if (request.options.contains("assignment")) {
+    return assigned_pipeline(request.options["assignment"], *request.batch, request.model.layers, layout, cost);
+  }
   DppOptions options;
   options.chunk_tokens =
       request.options.value("chunk_tokens", std::max<std::int64_t>(request.batch->context_tokens, 1));
   options.window_tokens = window_tokens(request, options.chunk_tokens);
   options.max_slices = request.options.value("max_slices", 0);
-  return finish(request,
-                plan_dpp(*request.batch, request.model.layers, layout_of(request), cost_model(request), options));
+  return plan_dpp(*request.batch, request.model.layers, layout, cost, options);
+}
+
+Planned plan_dynamic(const StrategyRequest& request) {
+  if (const std::string reason = heads_reason(request); !reason.empty()) return tl::unexpected(reason);
+  const Applicable<PipelinePlan> plan = dynamic_plan(request);
+  Planned planned = finish(request, plan);
+  if (!planned) return planned;
+  planned->pinned = [options = request.options, assignment = pipeline_assignment_of(*plan)] {
+    Json fixed = options;
+    for (const char* key : kPlannerKeys) fixed.erase(key);
+    fixed["assignment"] = assignment;
+    return fixed;
+  };
+  return planned;
 }
 
 void check_pipeline_options(JsonReader& reader) { reader.choice("gather", {"auto", "chunk", "step"}); }
@@ -206,12 +228,18 @@ void add_pipeline_strategies(std::vector<Strategy>& list) {
   list.push_back(sliced);
 
   Strategy dpp = pipeline_strategy("dpp", "seq1f1b");
-  dpp.option_keys = {"gather", "chunk_tokens", "max_slices"};
+  dpp.option_keys = {"gather", "chunk_tokens", "max_slices", "assignment"};
   dpp.check_options = [](const Json& options, const std::string& file, const std::string& path, Errors& errors) {
     JsonReader reader(options, file, path, errors);
     check_pipeline_options(reader);
     reader.integer("chunk_tokens", 1, std::int64_t{1} << 40);
     reader.integer("max_slices", 1, 4096);
+    if (const Json* assignment = reader.find("assignment")) {
+      check_pipeline_assignment(*assignment, file, reader.child_path("assignment"), errors);
+      for (const char* key : kPlannerKeys) {
+        if (reader.has(key)) reader.add_error(key, "says how to plan beside an \"assignment\"", "one of the two");
+      }
+    }
   };
   dpp.plan = plan_dynamic;
   dpp.note = "recompute is fixed for the whole step; chunk-level adaptive checkpointing (section 4.4) is not built yet";
