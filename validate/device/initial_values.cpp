@@ -37,7 +37,7 @@ class RoundedUnits {
 
  private:
   using Owner = std::tuple<std::uint64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
-                           std::int64_t, bool>;
+                           std::int64_t, bool, bool, bool>;
   Owner owner_;
   std::map<UnitKey, std::vector<Bf16>> units_;
 };
@@ -61,8 +61,8 @@ std::vector<Bf16> rounded(const std::vector<double>& values) {
 }
 
 const std::vector<Bf16>& RoundedUnits::get(const ModelShape& model, const UnitKey& key, std::uint64_t seed) {
-  const Owner owner{seed,           model.hidden,   model.ffn,   model.q_heads,
-                    model.kv_heads, model.head_dim, model.vocab, model.tied_embeddings};
+  const Owner owner{seed,        model.hidden,          model.ffn,      model.q_heads, model.kv_heads, model.head_dim,
+                    model.vocab, model.tied_embeddings, model.qkv_bias, model.qk_norm};
   if (owner != owner_) units_.clear();
   owner_ = owner;
   const auto [at, fresh] = units_.try_emplace(key);

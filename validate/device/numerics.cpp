@@ -47,6 +47,7 @@ struct Norm {
     by_rank[rank] += difference2;
   }
   double error(double floor2) const {
+    if (!std::isfinite(difference)) return std::numeric_limits<double>::infinity();  // not infinity / infinity
     const double scale = std::max(reference, floor2);
     if (scale > 0) return std::sqrt(difference / scale);
     return difference > 0 ? std::numeric_limits<double>::infinity() : 0;
@@ -285,7 +286,7 @@ std::vector<NumericsResult> judged(const std::vector<QuantityNorm>& errors, cons
     result.elements = of.elements;
     result.missing = of.missing;
     result.worst = of.worst;
-    result.pass = of.missing == 0 && result.error <= result.limit;
+    result.pass = within_limit(result);
     results.push_back(std::move(result));
   }
   return results;
@@ -305,6 +306,10 @@ std::vector<float> floats(const std::vector<double>& values) {
 }
 
 }  // namespace
+
+bool within_limit(const NumericsResult& result) {
+  return result.missing == 0 && std::isfinite(result.limit) && result.error <= result.limit;
+}
 
 StepWish numerics_wish(const Schedule& schedule) {
   StepWish wish;

@@ -59,6 +59,10 @@ struct QuantityNorm {
 std::vector<QuantityNorm> relative_errors(const Schedule& schedule, const StepOutcome& outcome,
                                           const StepReference& reference);
 
+// Whether nothing is missing and the error within its limit. An infinite limit, which a broken undistributed step
+// gives, allows nothing: the same fault may be in both.
+bool within_limit(const NumericsResult& result);
+
 struct NumericsLimits {
   double activations = 2e-2;     // O, dQ, dK, dV, loss
   double gradient_factor = 2.0;  // of the undistributed run's error, for parameter gradients

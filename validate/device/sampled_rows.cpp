@@ -123,7 +123,7 @@ std::vector<NumericsResult> judge_rows(const std::vector<QuantityNorm>& errors,
     result.elements = errors[i].elements;
     result.missing = errors[i].missing;
     result.worst = errors[i].worst;
-    result.pass = result.missing == 0 && result.error <= result.limit;
+    result.pass = within_limit(result);
     results.push_back(std::move(result));
   }
   return results;

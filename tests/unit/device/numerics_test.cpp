@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "tests/unit/device/device_case.h"
 #include "validate/cpu/resident.h"
 #include "validate/device/host_device.h"
 #include "validate/device/initial_values.h"
+#include "validate/device/sampled_rows.h"
 
 namespace longhaul {
 namespace {
@@ -117,6 +119,58 @@ TEST(JudgeAgainstStep, AllowsTwiceWhatOtherKernelsDifferBy) {
   EXPECT_FALSE(passes({"dK", 2.1e-2, 8, 0, ""}, other));
   EXPECT_TRUE(passes({"head", 2.9e-2, 8, 0, ""}, other));
   EXPECT_FALSE(passes({"dQ", 1e-3, 8, 1, ""}, other));
+}
+
+// Two models that differ in their bias and norms alone, one after the other in one thread.
+TEST(InitialValues, AreOfTheModelThatIsAsked) {
+  for (const bool extra : {false, true, false}) {
+    DeviceCase of;
+    of.strategy = "allgather-cp";
+    of.qkv_bias = of.qk_norm = extra;
+    const auto schedule = schedule_of(of);
+    const ParameterValues expected = bf16_parameters(schedule->model, 1);
+    std::int64_t compared = 0;
+    const auto compare = [&](std::int32_t rank, const TensorId& id, const std::vector<std::byte>& bytes) {
+      const auto range = resident_range(*schedule, rank, id);
+      const TensorKind& kind = schedule->tensors[static_cast<std::size_t>(id.kind)];
+      if (!range || range->unit != UnitKind::kLayer || kind.type != ElementType::kBf16) return;
+      const std::vector<double>& layer = expected.layers[static_cast<std::size_t>(range->layer)];
+      const std::int64_t end = std::min(range->begin + range->count, static_cast<std::int64_t>(layer.size()));
+      for (std::int64_t i = range->begin; i < end; ++i, ++compared) {
+        Bf16 value;
+        std::memcpy(&value, bytes.data() + 2 * (i - range->begin), 2);
+        ASSERT_EQ(to_float(value), layer[static_cast<std::size_t>(i)]) << "element " << i << ", extra " << extra;
+      }
+    };
+    load_residents(*schedule, {0, 1}, 1, compare);
+    EXPECT_EQ(compared, schedule->model.layers * unit_elements(schedule->model, UnitKind::kLayer));
+  }
+}
+
+// A kernel that makes NaN makes it in the undistributed step too: what that step's error says of a limit is then
+// nothing.
+TEST(Judge, ABrokenUndistributedStepAllowsNothing) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const double error : {1e-3, kInfinity}) {
+    const std::vector<QuantityNorm> of = {{"qkv", error, 8, 0, ""}}, broken = {{"qkv", kInfinity, 8, 0, ""}};
+    EXPECT_FALSE(judge(of, broken, "fp64").front().pass) << error;
+    EXPECT_FALSE(judge_against_step(of, broken).front().pass) << error;
+    EXPECT_FALSE(judge_rows(of, broken).front().pass) << error;
+  }
+}
+
+// Infinity in a layer of the reference: infinity / infinity is no error that the next layer's may hide.
+TEST(RelativeErrors, AnInfiniteReferenceIsNoReference) {
+  DeviceCase of;
+  of.strategy = "allgather-cp";
+  const auto schedule = schedule_of(of);
+  StepReference reference = reference_of(
+      schedule->model, reference_step(schedule->model, *schedule->batch, bf16_parameters(schedule->model, 1)));
+  ASSERT_GT(reference.layers.size(), 1U);
+  reference.layers.front().o.values.row(0)[0] = std::numeric_limits<float>::infinity();
+  const std::vector<QuantityNorm> errors = relative_errors(*schedule, run(*schedule), reference);
+  EXPECT_TRUE(std::isinf(find(errors, "O")->error)) << find(errors, "O")->error;
+  EXPECT_FALSE(judge(errors, {}, reference.name)[1].pass);
 }
 
 }  // namespace
