@@ -7,29 +7,10 @@
 #include <utility>
 
 #include "reports/trace_events.h"
+#include "sim/schedule/op_kind_name.h"
 
 namespace longhaul {
 namespace {
-
-const char* kind_name(const OpRecord& op) {
-  switch (op.kind) {
-    case OpKind::kGemm:
-      return "gemm";
-    case OpKind::kAttention:
-      return "attention";
-    case OpKind::kMergePartials:
-      return "merge";
-    case OpKind::kElementwise:
-      return "elementwise";
-    case OpKind::kMove:
-      return "move";
-    case OpKind::kOptimizer:
-      return "optimizer";
-    case OpKind::kCollective:
-      return "collective";
-  }
-  return "op";
-}
 
 std::string stream_name(const Traced& traced, StreamId stream) {
   const auto index = static_cast<std::size_t>(stream);
@@ -67,7 +48,7 @@ void write_op(const OpRecord& op, TraceEvents& events) {
   if (op.layer != kNoLayer) args += fmt::format(R"(,"layer":{})", op.layer);
   if (op.group >= 0) args += fmt::format(R"(,"group":{})", op.group);
   events.add(fmt::format(R"({{"ph":"X","name":{},"cat":"{}","pid":{},"tid":{},"ts":{},"dur":{},"args":{{{}}}}})",
-                         trace_string(op.label), kind_name(op), op.rank, tid, trace_microseconds(op.start.ps()),
+                         trace_string(op.label), op_kind_name(op.kind), op.rank, tid, trace_microseconds(op.start.ps()),
                          trace_microseconds((op.end - op.start).ps()), args));
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "sim/schedule/op_kind_name.h"
+
 namespace longhaul {
 namespace {
 
@@ -16,8 +18,14 @@ std::vector<std::string> names_to(Enum last) {
 }  // namespace
 
 const std::vector<std::string>& op_kind_names() {
-  static const std::vector<std::string> names = {"gemm", "attention", "merge_partials", "elementwise",
-                                                 "move", "optimizer", "collective"};
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> made;
+    for (int i = 0; i <= static_cast<int>(OpKind::kCollective); ++i) {
+      const auto kind = static_cast<OpKind>(i);
+      made.emplace_back(kind == OpKind::kMergePartials ? "merge_partials" : op_kind_name(kind));
+    }
+    return made;
+  }();
   return names;
 }
 const std::vector<std::string>& pass_names() {
@@ -35,6 +43,27 @@ const std::vector<std::string>& collective_names() {
 const std::vector<std::string>& placement_names() {
   static const std::vector<std::string> names = names_to(RankPlacement::kReal);
   return names;
+}
+
+Json hardware_json(const HardwareInfo& of) {
+  return {{"device", of.device},
+          {"devices", of.devices},
+          {"device_memory_bytes", of.device_memory_bytes},
+          {"multiprocessors", of.multiprocessors},
+          {"compute_capability", of.compute_capability},
+          {"driver", of.driver},
+          {"cuda", of.cuda},
+          {"cublas", of.cublas},
+          {"cudnn", of.cudnn},
+          {"nccl", of.nccl},
+          {"sm_clock_mhz", of.sm_clock_mhz},
+          {"memory_clock_mhz", of.memory_clock_mhz},
+          {"sm_clock_before_mhz", of.sm_clock_before_mhz},
+          {"sm_clock_after_mhz", of.sm_clock_after_mhz},
+          {"temperature_before_c", of.temperature_before_c},
+          {"temperature_after_c", of.temperature_after_c},
+          {"power_before_w", of.power_before_w},
+          {"power_after_w", of.power_after_w}};
 }
 
 std::string required_text(JsonReader& in, std::string_view key) { return in.required_string(key).value_or(""); }

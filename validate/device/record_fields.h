@@ -23,6 +23,8 @@ const std::vector<std::string>& function_names();
 const std::vector<std::string>& collective_names();
 const std::vector<std::string>& placement_names();
 
+Json hardware_json(const HardwareInfo& of);
+
 template <class Enum>
 const std::string& name_in(const std::vector<std::string>& names, Enum value) {
   return names[static_cast<std::size_t>(value)];

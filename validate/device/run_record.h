@@ -117,7 +117,7 @@ struct Exclusion {
 
 // Why a run ended early; empty `kind`: it did not. What was measured before is kept.
 struct RunFailure {
-  std::string kind;  // "kernel", "nccl", "hang", "memory", "device-lost", "numerics"
+  std::string kind;  // of FaultKind: "kernel", "nccl", "hang", "memory", "device-lost", "unsupported"
   std::string message;
   std::int32_t rank = -1, position = -1;
   std::string op, kernel;
@@ -153,8 +153,8 @@ std::uint64_t schedule_fingerprint(const Schedule& schedule);
 nlohmann::ordered_json to_json(const RunRecord& record);
 nlohmann::ordered_json to_columns_json(const RunRecord& record);
 // Reads both. Errors name `file` and JSON pointers: unknown and missing keys, wrong types, lists whose length is not
-// `repeats` (unless the run failed), a start before its step's, an end before its start. `part`: of one process of a
-// job, which has not all ranks.
+// `repeats` (unless the run failed), a start before its step's, an end before its start, a rank twice, whole steps of
+// virtual ranks. `part`: of one process of a job, which has not all ranks.
 Expected<RunRecord> run_record_from_json(const nlohmann::ordered_json& json, const std::string& file,
                                          bool part = false);
 Expected<RunRecord> read_run_record(const std::string& file);

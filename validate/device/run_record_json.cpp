@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <set>
 #include <utility>
 
 #include "sim/core/json.h"
@@ -36,27 +37,6 @@ Json identity_json(const RunIdentity& of) {
           {"date", of.date},
           {"git", of.git},
           {"version", of.version}};
-}
-
-Json hardware_json(const HardwareInfo& of) {
-  return {{"device", of.device},
-          {"devices", of.devices},
-          {"device_memory_bytes", of.device_memory_bytes},
-          {"multiprocessors", of.multiprocessors},
-          {"compute_capability", of.compute_capability},
-          {"driver", of.driver},
-          {"cuda", of.cuda},
-          {"cublas", of.cublas},
-          {"cudnn", of.cudnn},
-          {"nccl", of.nccl},
-          {"sm_clock_mhz", of.sm_clock_mhz},
-          {"memory_clock_mhz", of.memory_clock_mhz},
-          {"sm_clock_before_mhz", of.sm_clock_before_mhz},
-          {"sm_clock_after_mhz", of.sm_clock_after_mhz},
-          {"temperature_before_c", of.temperature_before_c},
-          {"temperature_after_c", of.temperature_after_c},
-          {"power_before_w", of.power_before_w},
-          {"power_after_w", of.power_after_w}};
 }
 
 Json op_json(const MeasuredOp& of) {
@@ -368,20 +348,34 @@ class RecordReader {
     }
   }
 
-  void check_ranks(const RunRecord& record) {
-    const bool whole_run = record.failure.kind.empty();
-    const auto repeats = static_cast<std::size_t>(record.repeats);
-    for (std::size_t i = 0; i < record.rank_runs.size(); ++i) {
-      const std::size_t steps = record.rank_runs[i].step_ps.size();
-      if (whole_run && steps != repeats) {
-        add(fmt::format("/rank_runs/{}/step_ps", i), fmt::format("has {} times", steps),
-            fmt::format("one a repeat: {}", record.repeats));
-      }
+  // `wanted`: how many whole steps there must be, unless the run failed.
+  void check_steps(const RunRecord& record, const std::string& path, const std::vector<std::int64_t>& steps,
+                   std::int32_t wanted, const char* expected) {
+    if (record.failure.kind.empty() && steps.size() != static_cast<std::size_t>(wanted)) {
+      add(path, fmt::format("has {} times", steps.size()), fmt::format("{}: {}", expected, wanted));
     }
-    if (record.rank_runs.size() != static_cast<std::size_t>(record.ranks) && whole_run && !part_) {
+    for (std::size_t k = 0; k < steps.size(); ++k) {
+      if (steps[k] < 0) add(fmt::format("{}/{}", path, k), fmt::format("is {}", steps[k]), "at least 0");
+    }
+  }
+
+  void check_ranks(const RunRecord& record) {
+    std::set<std::int32_t> seen;
+    for (std::size_t i = 0; i < record.rank_runs.size(); ++i) {
+      const RankRun& run = record.rank_runs[i];
+      const std::string path = fmt::format("/rank_runs/{}", i);
+      if (run.rank >= record.ranks || !seen.insert(run.rank).second) {
+        add(path + "/rank", fmt::format("is {}", run.rank), fmt::format("below {}, each rank once", record.ranks));
+      }
+      check_steps(record, path + "/step_ps", run.step_ps, record.repeats, "one a repeat");
+    }
+    if (record.rank_runs.size() != static_cast<std::size_t>(record.ranks) && record.failure.kind.empty() && !part_) {
       add("/rank_runs", fmt::format("has {} entries", record.rank_runs.size()),
           fmt::format("one a rank: {}", record.ranks));
     }
+    const bool together = record.placement == RankPlacement::kReal;
+    check_steps(record, "/step_ps", record.step_ps, together ? record.repeats : 0,
+                together ? "one a repeat" : "none of virtual ranks");
   }
 
   std::string file_;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "sim/core/invariant.h"
+#include "sim/schedule/op_kind_name.h"
 #include "validate/report/idle_time.h"
 #include "validate/report/op_pairs.h"
 #include "validate/report/row_sum.h"

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <tuple>
 
+#include "sim/schedule/op_kind_name.h"
+
 namespace longhaul {
 namespace {
 

@@ -12,6 +12,7 @@
 #include "sim/executor/simulate.h"
 #include "sim/network/comm_group.h"
 #include "sim/network/nccl/memory.h"
+#include "sim/schedule/op_kind_name.h"
 #include "validate/device/arena_plan.h"
 #include "validate/report/rank_alone.h"
 
@@ -144,26 +145,6 @@ class CommunicatorUse {
 };
 
 }  // namespace
-
-const char* op_kind_name(OpKind kind) {
-  switch (kind) {
-    case OpKind::kGemm:
-      return "gemm";
-    case OpKind::kAttention:
-      return "attention";
-    case OpKind::kMergePartials:
-      return "merge";
-    case OpKind::kElementwise:
-      return "elementwise";
-    case OpKind::kMove:
-      return "move";
-    case OpKind::kOptimizer:
-      return "optimizer";
-    case OpKind::kCollective:
-      return "collective";
-  }
-  return "op";
-}
 
 std::vector<std::string> stream_names(const Schedule& schedule) {
   std::vector<std::string> names = {"compute", "copy-in", "copy-out"};

@@ -61,7 +61,4 @@ std::vector<std::string> stream_names(const Schedule& schedule);
 inline constexpr std::int64_t kMostPredictedOps = 2'000'000;
 Prediction predict_run(const CaseSetup& setup, const PlannedStep& planned);
 
-// "gemm", "attention", "merge", "elementwise", "move", "optimizer", "collective".
-const char* op_kind_name(OpKind kind);
-
 }  // namespace longhaul

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "sim/study/results_json.h"
+#include "validate/device/record_fields.h"
 #include "validate/report/validation_report.h"
 
 namespace longhaul {
@@ -38,32 +39,13 @@ Json rows_json(const std::vector<ComparedRow>& rows, bool is_bytes = false) {
   return list;
 }
 
-Json hardware_json(const HardwareInfo& of) {
-  return {{"device", of.device},
-          {"devices", of.devices},
-          {"device_memory_bytes", of.device_memory_bytes},
-          {"multiprocessors", of.multiprocessors},
-          {"driver", of.driver},
-          {"cuda", of.cuda},
-          {"cublas", of.cublas},
-          {"cudnn", of.cudnn},
-          {"nccl", of.nccl},
-          {"sm_clock_mhz", of.sm_clock_mhz},
-          {"sm_clock_before_mhz", of.sm_clock_before_mhz},
-          {"sm_clock_after_mhz", of.sm_clock_after_mhz},
-          {"temperature_before_c", of.temperature_before_c},
-          {"temperature_after_c", of.temperature_after_c},
-          {"power_before_w", of.power_before_w},
-          {"power_after_w", of.power_after_w}};
-}
-
 Json numerics_json(const std::vector<NumericsResult>& numerics) {
   Json list = Json::array();
   for (const NumericsResult& one : numerics) {
     list.push_back({{"quantity", one.quantity},
                     {"reference", one.reference},
                     {"error", number_or_null(one.error)},
-                    {"limit", one.limit},
+                    {"limit", number_or_null(one.limit)},
                     {"undistributed_error", number_or_null(one.undistributed_error)},
                     {"elements", one.elements},
                     {"missing", one.missing},
@@ -116,7 +98,7 @@ Json gates_json(const ValidationReport& report) {
                       {"value", number_or_null(check.value)},
                       {"low", number_or_null(check.low)},
                       {"high", number_or_null(check.high)},
-                      {"limit", check.limit},
+                      {"limit", number_or_null(check.limit)},
                       {"message", check.message}});
   }
   return {{"pass", passes(report)},

@@ -100,6 +100,36 @@ TEST(RunRecord, EveryFaultIsListedWithItsPointer) {
   EXPECT_THAT(all, HasSubstr("surplus"));
 }
 
+// Reports index ranks by these numbers, and take a machine without whole steps for one that measured none.
+TEST(RunRecord, RanksAndWholeStepsAreChecked) {
+  RunRecord record = example();
+  record.ranks = 2;
+  record.rank_runs.push_back(record.rank_runs.front());
+  record.rank_runs.front().step_ps = {900, -1};
+  record.step_ps = {900};
+  const auto faults = [&] {
+    std::string all;
+    const Expected<RunRecord> read = run_record_from_json(to_json(record), "run.json");
+    if (!read) {
+      for (const InputError& error : read.error()) all += error.to_string() + "\n";
+    }
+    return all;
+  };
+  std::string all = faults();
+  EXPECT_THAT(all, HasSubstr("/rank_runs/1/rank: is 0; expected below 2, each rank once"));
+  EXPECT_THAT(all, HasSubstr("/rank_runs/0/step_ps/1: is -1; expected at least 0"));
+  EXPECT_THAT(all, HasSubstr("/step_ps: has 1 times; expected none of virtual ranks: 0"));
+  record.placement = RankPlacement::kReal;
+  record.rank_runs.back().rank = 2;
+  all = faults();
+  EXPECT_THAT(all, HasSubstr("/rank_runs/1/rank: is 2; expected below 2, each rank once"));
+  EXPECT_THAT(all, HasSubstr("/step_ps: has 1 times; expected one a repeat: 2"));
+  record.rank_runs.front().step_ps = {900, 910};
+  record.rank_runs.back().rank = 1;
+  record.step_ps = {900, 910};
+  EXPECT_EQ(faults(), "");
+}
+
 TEST(RunRecord, AFailedRunMayHaveFewerRepeats) {
   RunRecord record = example();
   record.ops[0].start_ps = {10};
