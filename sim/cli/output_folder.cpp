@@ -138,6 +138,13 @@ std::string plain_file_name(const std::string& text) {
   return name;
 }
 
+std::string unused_json_file(const std::string& folder, const std::string& name) {
+  const fs::path path(folder);
+  fs::path file = path / (name + ".json");
+  for (int i = 2; fs::exists(file); ++i) file = path / fmt::format("{}-{}.json", name, i);
+  return file.string();
+}
+
 std::vector<std::string> unique_file_names(const std::vector<std::string>& texts) {
   std::set<std::string> taken;
   std::vector<std::string> names;

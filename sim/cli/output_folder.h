@@ -36,6 +36,9 @@ class OutputFolder {
 // Finds out before a long run whether its files can be written; leaves nothing.
 void probe_output_folder(const std::string& target);
 
+// `folder`/`name`.json, or the first of `name`-2, `name`-3, ... that no file has.
+std::string unused_json_file(const std::string& folder, const std::string& name);
+
 // Letters, digits, '-', '.' and '_' of `text`; every other byte is '_', and so is a leading '.'. Never empty, at most
 // 180 bytes, so that endings fit into a file name.
 std::string plain_file_name(const std::string& text);

@@ -189,17 +189,22 @@ std::string trace_text(const Outcome& outcome) {
   return out.str();
 }
 
-// The folder of kept runs, and a name that tells them apart.
-std::string kept_file(const KeptRun& run) {
+// Into the folder of kept runs, beside those of the same day.
+void keep(const Options& options, const KeptRun& run) {
   const RunIdentity& identity = run.record.identity;
   const std::string name = plain_file_name(
       fmt::format("{}-{}-{}-{}x{}-{}-{:016x}", identity.study, identity.study_case, identity.strategy, run.record.ranks,
                   to_string(run.record.placement), identity.date, identity.fingerprint));
-  return data_directory() + "/validate/data/runs/" + name + ".json";
+  const std::string folder = data_directory() + "/validate/data/runs";
+  std::filesystem::create_directories(folder);
+  const std::string file = unused_json_file(folder, name);
+  write_file(file, "LONGHAUL_DATA", kept_run_text(run));
+  say(options.run.entry.global, "kept: " + file);
 }
 
 void write_outputs(const Options& options, const Outcome& outcome, const KeptRun& run) {
   const ValidationReport& report = outcome.report;
+  if (options.keep) keep(options, run);  // first: what was measured is lost by no report that cannot be written
   if (!options.out.empty()) {
     OutputFolder output(options.out);
     output.add("validation.json", results_text(validation_json(report)));
@@ -211,12 +216,6 @@ void write_outputs(const Options& options, const Outcome& outcome, const KeptRun
   }
   if (!options.junit.empty()) write_file(options.junit, "--junit", validation_junit(report));
   if (!options.markdown.empty()) write_file(options.markdown, "--markdown", validation_markdown(report));
-  if (options.keep) {
-    const std::string file = kept_file(run);
-    std::filesystem::create_directories(std::filesystem::path(file).parent_path());
-    write_file(file, "LONGHAUL_DATA", kept_run_text(run));
-    say(options.run.entry.global, "kept: " + file);
-  }
 }
 
 // A run that a fault ended: what was measured before is kept, the fault is the one line.
@@ -246,6 +245,7 @@ int finish(const Options& options, const Input& input, const PreparedRun& prepar
   const Expected<Outcome> outcome = compare(options, input, prepared, run);
   if (!outcome) {
     // A fresh run is not lost because its baseline does not match.
+    if (options.keep) keep(options, run);
     if (options.run.record.empty() && !options.out.empty()) {
       OutputFolder output(options.out);
       output.add("run-record.json", kept_run_text(run));
@@ -262,6 +262,17 @@ int finish(const Options& options, const Input& input, const PreparedRun& prepar
   return passes(report) ? kExitDone : kExitFailed;
 }
 
+// A hang before the run itself, of the undistributed step: the process ends without the destructors that would wait.
+Expected<FreshRun> run_fresh(const StudyEntry& asked, const ValidateOptions& options, ReferenceCache& cache) {
+  try {
+    return run_on_this_machine(asked, options, cache);
+  } catch (const DeviceFault& fault) {
+    const bool others_wait = options.job != nullptr && options.job->busy();
+    if (fault.abandoned() && !others_wait) end_now(cannot(fault.what()));
+    throw;
+  }
+}
+
 int run_one(const Options& options, ReferenceCache& cache) {
   const Expected<Input> input = read_input(options);
   if (!input) return wrong_input(input.error());
@@ -276,7 +287,7 @@ int run_one(const Options& options, ReferenceCache& cache) {
   }
   ValidateOptions run = options.run;
   run.plant = input->plant;
-  const Expected<FreshRun> fresh = run_on_this_machine(*input->asked, run, cache);
+  const Expected<FreshRun> fresh = run_fresh(*input->asked, run, cache);
   if (!fresh) return wrong_input(fresh.error());
   return finish(options, *input, *fresh->prepared, fresh->run);
 }

@@ -13,7 +13,7 @@
 #include "validate/cpu/reference.h"
 #include "validate/cpu/wide_product.h"
 #include "validate/device/initial_values.h"
-#include "validate/device/transport.h"
+#include "validate/device/step_alone.h"
 
 namespace longhaul {
 namespace {
@@ -54,11 +54,6 @@ std::set<std::string> attention_kernels(const DevicePlan& plan, const Device& de
   return labels;
 }
 
-StepOutcome run_alone(const DevicePlan& plan, Device& device, const ExecutorOptions& options, const StepWish& wish) {
-  VirtualTransport transport;
-  return DeviceExecutor(plan, {&device}, transport, options).run_step(wish);
-}
-
 // What a second undistributed step differs by from the one that is the reference; nothing where its attention would run
 // in the same kernels.
 std::vector<QuantityNorm> other_kernels_errors(const DevicePlan& plan, const ReferenceTools& tools,
@@ -66,7 +61,7 @@ std::vector<QuantityNorm> other_kernels_errors(const DevicePlan& plan, const Ref
   const std::set<std::string> best = attention_kernels(plan, *tools.make_device(AttentionChoice::kBest));
   const std::unique_ptr<Device> device = tools.make_device(AttentionChoice::kPieces);
   if (attention_kernels(plan, *device) == best) return {};
-  const StepOutcome outcome = run_alone(plan, *device, options, numerics_wish(plan.schedule()));
+  const StepOutcome outcome = step_alone(plan, *device, options, numerics_wish(plan.schedule()));
   return relative_errors(plan.schedule(), outcome, reference);
 }
 
@@ -77,8 +72,8 @@ void add_undistributed(const Schedule& schedule, const ReferenceTools& tools, co
   const bool whole = reference.reference.has_value();
   const DevicePlan plan(schedule);
   try {
-    *outcome = run_alone(plan, *tools.make_device(AttentionChoice::kBest), options,
-                         whole ? numerics_wish(schedule) : row_wish(schedule));
+    *outcome = step_alone(plan, *tools.make_device(AttentionChoice::kBest), options,
+                          whole ? numerics_wish(schedule) : row_wish(schedule));
     note("undistributed step");
     if (!whole) {
       reference.reference = reference_of(schedule, outcome);

@@ -270,7 +270,7 @@ Expected<FreshRun> run_on_gpus(const StudyEntry& asked, const ValidateOptions& o
   const std::unique_ptr<DoubleMath> math = gpu_devices().make_math(first_gpu, hardware_threads());
   const ReferenceTools tools{
       [first_gpu](AttentionChoice attention) { return gpu_devices().make(first_gpu, attention); }, *math};
-  const std::unique_ptr<Device> first = tools.make_device(AttentionChoice::kBest);
+  std::unique_ptr<Device> first = tools.make_device(AttentionChoice::kBest);
   const std::int64_t free_bytes = options.job == nullptr ? first->free_bytes() : machine.memory_bytes;
   if (options.job == nullptr) machine = gpus_at_hand(asked, options, first->hardware(), free_bytes, gpus);
   require_same_device(asked, machine, options.reduced);
@@ -297,6 +297,7 @@ Expected<FreshRun> run_on_gpus(const StudyEntry& asked, const ValidateOptions& o
                                    bytes_text(static_cast<double>(bytes)), bytes_text(static_cast<double>(free_bytes)),
                                    options.reduced ? "" : "; use --reduced"));
     }
+    first.reset();  // its destructor would wait for a step that hangs
     const ExecutorOptions executor = executor_options(options, kRepeats);
     if (options.job != nullptr) {
       JobTeam team = options.job->make_team(**prepared, asked.study.file, false);
@@ -363,7 +364,7 @@ Expected<Prepared> prepare_recorded(const StudyEntry& asked, const KeptRun& run,
   if (!bare && run.study.contains("name") && run.study["name"].is_string()) {
     expect("/study/name", run.study["name"].get<std::string>(), asked.study.name);
   }
-  expect(bare ? "/identity/study_case" : "/case", run.study_case, study_case);
+  expect(bare ? "/identity/case" : "/case", run.study_case, study_case);
   expect(bare ? "/identity/strategy" : "/strategy", run.strategy, label);
   if (!errors.empty()) return tl::unexpected(std::move(errors));
   Expected<Prepared> prepared =

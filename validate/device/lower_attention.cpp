@@ -54,6 +54,7 @@ OpLowering::Keys OpLowering::list_keys() const {
   for (const Piece& piece : pieces) {
     const auto operand = static_cast<std::size_t>(piece.operand);
     if (piece.operand < 0 || operand >= keys.sources.size()) fail(fmt::format("a piece names operand {}", operand));
+    if (piece.k_count < 1) fail(fmt::format("a piece of {} keys", piece.k_count));
     if (piece.k_row < 0 || piece.k_row + piece.k_count > keys.sources[operand].rows) {
       fail(fmt::format("a piece names key rows {} + {} of {}", piece.k_row, piece.k_count, keys.sources[operand].rows));
     }

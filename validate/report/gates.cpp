@@ -276,7 +276,7 @@ Errors baseline_faults(const RunRecord& now, const RunRecord& before, const std:
                       fmt::format("\"{}\", as in the run that it is compared with", wanted), ""});
   };
   expect("/identity/study", before.identity.study, now.identity.study, "study");
-  expect("/identity/study_case", before.identity.study_case, now.identity.study_case, "case");
+  expect("/identity/case", before.identity.study_case, now.identity.study_case, "case");
   expect("/identity/strategy", before.identity.strategy, now.identity.strategy, "strategy");
   expect("/hardware/device", before.hardware.device, now.hardware.device, "device");
   expect("/placement", to_string(before.placement), to_string(now.placement), "placement");

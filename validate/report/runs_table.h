@@ -31,7 +31,8 @@ struct RunsAccuracy {
 // A kept run beside what this version predicts for it. The error is why it cannot be predicted.
 tl::expected<JudgedRun, std::string> judge_run(const KeptRun& run, const std::string& file);
 
-// All *.json of `folder`; a folder that is not there holds none. Errors: files that are no kept runs, all of them.
+// All *.json of `folder`; a folder that is not there holds none. Errors: files that are no kept runs, all of them; a
+// folder that cannot be listed.
 Expected<RunsAccuracy> judge_runs(const std::string& folder);
 
 std::string runs_text(const RunsAccuracy& accuracy);

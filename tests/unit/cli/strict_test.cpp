@@ -51,6 +51,10 @@ TEST(Strict, FileNamesAreUniqueInRowOrder) {
   EXPECT_EQ(unique_file_names({"a/b", "a_b", "a b", "a-b", "..", "", "a_b-2"}),
             (std::vector<std::string>{"a_b", "a_b-2", "a_b-3", "a-b", "_.", "_", "a_b-2-2"}));
   EXPECT_EQ(plain_file_name(std::string(400, 'x')).size(), 180U);
+  const std::string here = scratch().string();
+  EXPECT_EQ(unused_json_file(here, "kept"), here + "/kept.json");
+  for (const char* name : {"kept.json", "kept-2.json"}) write(name, "{}");
+  EXPECT_EQ(unused_json_file(here, "kept"), here + "/kept-3.json");
   const std::string file = study("labels.json", R"([{"name": "allgather-cp", "label": "a/b"},
       {"name": "flashcp", "label": "a_b"}, {"name": "zigzag-cp", "label": "a b"}])",
                                  kFew);

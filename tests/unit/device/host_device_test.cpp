@@ -8,6 +8,7 @@
 
 #include "tests/unit/device/device_case.h"
 #include "validate/device/numerics.h"
+#include "validate/device/step_alone.h"
 
 namespace longhaul {
 namespace {
@@ -164,6 +165,34 @@ TEST(RunFailureTest, AHangOfATimedStepIsNamedByItsEvents) {
     EXPECT_EQ(fault.at().rank, 0);
     EXPECT_THAT(fault.at().op, HasSubstr("`swiglu_backward` (backward, layer 0"));
   }
+}
+
+// A device whose work hangs must not be waited for, whoever ran the step; any other fault leaves it usable.
+TEST(StepAlone, AHangAbandonsTheDevice) {
+  class Abandoned : public HostDevice {
+   public:
+    using HostDevice::HostDevice;
+    void abandon() override { ++abandoned; }
+    int abandoned = 0;
+  };
+  DeviceCase of;
+  of.strategy = "allgather-cp";
+  of.sequences = {{12}};
+  of.layers = 1;
+  const auto schedule = undistributed_of(of);
+  const DevicePlan plan(*schedule);
+  ExecutorOptions options;
+  options.timeout = std::chrono::milliseconds(5);
+  const auto abandoned_after = [&](const HostDeviceOptions& on) {
+    Abandoned device(on);
+    EXPECT_THROW(step_alone(plan, device, options, numerics_wish(*schedule)), DeviceFault);
+    return device.abandoned;
+  };
+  HostDeviceOptions hangs, fails;
+  hangs.hanging_kernel = "swiglu";
+  fails.failing_kernel = "swiglu";
+  EXPECT_EQ(abandoned_after(hangs), 1);
+  EXPECT_EQ(abandoned_after(fails), 0);
 }
 
 TEST(MergeRecords, PutsRanksOfProcessesTogether) {

@@ -18,8 +18,8 @@ struct Files {
 
   // Attention forward `slow` times as long, 1 % noise of every call.
   static std::string run(double slow, int repeats) {
-    const Prepared prepared = small_case();
-    const Prediction prediction = predict_run(*prepared->setup, prepared->planned);
+    static const Prepared prepared = small_case();
+    static const Prediction prediction = predict_run(*prepared->setup, prepared->planned);
     static std::uint64_t seed = 0;
     Noise noise;
     noise.call = 0.01;
@@ -178,12 +178,14 @@ TEST(Validate, ARunOfAnotherStrategyOrBaseline) {
               HasSubstr("run.json: /strategy: is \"flashcp\"; expected \"ulysses\", as on the command line"));
   Json foreign = Json::parse(read(scratch() / files().record));
   foreign["record"]["identity"]["study"] = "theirs";
+  foreign["record"]["identity"]["case"] = "their case";
   foreign["record"]["hardware"]["device"] = "another";
   write("foreign.json", foreign.dump());
   const Output baseline = longhaul(validate("--record run.json --baseline foreign.json --out foreign"));
   EXPECT_EQ(baseline.code, 2);
   EXPECT_THAT(baseline.err, HasSubstr("foreign.json: /record/identity/study: is a run of study \"theirs\"; expected "
                                       "\"small\""));
+  EXPECT_THAT(baseline.err, HasSubstr("foreign.json: /record/identity/case: is a run of case \"their case\""));
   EXPECT_THAT(baseline.err, HasSubstr("foreign.json: /record/hardware/device: is a run of device \"another\""));
   EXPECT_FALSE(std::filesystem::exists(scratch() / "foreign"));
 }

@@ -126,6 +126,14 @@ TEST_F(RunsFolder, WithNoRunsItSaysSo) {
   EXPECT_EQ(Json::parse(runs_json(*none))["runs"].size(), 0U);
 }
 
+// A file in the folder's place: that there are no runs would be a lie.
+TEST_F(RunsFolder, WhatCannotBeListedIsAnError) {
+  add("a.json", small_run("flashcp", "synthetic"));
+  const Expected<RunsAccuracy> runs = judge_runs(path() + "/a.json");
+  ASSERT_FALSE(runs);
+  EXPECT_THAT(runs.error().front().to_string(), HasSubstr("a.json: Not a directory; expected a folder of kept runs"));
+}
+
 TEST_F(RunsFolder, OnlyMeasuredRunsCount) {
   add("a.json", small_run("flashcp", "synthetic"));
   add("b.json", small_run("flashcp", "emulated"));
