@@ -32,6 +32,7 @@ import time
 
 import torch
 import torch.nn.functional as F
+from torch_timing import wall
 
 COLUMNS = ["group", "op", "shape", "slices", "bytes", "device_ms", "device_min", "device_max", "host_ms", "host_min",
            "host_max", "loop_ms", "reps"]
@@ -42,16 +43,6 @@ DEVICE = "cuda"
 
 def spread(samples):
     return [f"{value * 1e3:.5f}" for value in (statistics.median(samples), min(samples), max(samples))]
-
-
-def wall(call, times=1):
-    torch.cuda.synchronize()
-    begin = time.perf_counter()
-    for _ in range(times):
-        call()
-    host = time.perf_counter() - begin
-    torch.cuda.synchronize()
-    return host, time.perf_counter() - begin
 
 
 def device_seconds(call, cycles):

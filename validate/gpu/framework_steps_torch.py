@@ -24,10 +24,10 @@ import datetime
 import random
 import statistics
 import sys
-import time
 
 import torch
 import torch.nn.functional as F
+from torch_timing import wall
 
 HEADS, HEAD_DIM, DEVICE = 32, 128, "cuda"
 CONTEXT, RANKS, REPS, PASSES = 131072, 8, 3, 3
@@ -299,14 +299,9 @@ class Ring:
         return dq.to(torch.bfloat16), dk.to(torch.bfloat16), dv.to(torch.bfloat16)
 
 
-def wall(call, times):
-    torch.cuda.synchronize()
-    begin = time.perf_counter()
-    for _ in range(times):
-        call()
-    host = time.perf_counter() - begin
-    torch.cuda.synchronize()
-    return 1e3 * host / times, 1e3 * (time.perf_counter() - begin) / times
+def wall_ms(call, times):
+    """Of one call of so many."""
+    return [1e3 * seconds / times for seconds in wall(call, times)]
 
 
 def alone(recorded):
@@ -331,9 +326,9 @@ def measure(writer, name, rank, scheme, calls, lengths, index):
         alone(recorded)
         attention = statistics.median(alone(recorded) for _ in range(3))
         del recorded
-        wall(function, 3)
-        host = statistics.median(wall(function, 1)[0] for _ in range(3))
-        steps = [wall(function, PASSES)[1] for _ in range(REPS)]
+        wall_ms(function, 3)
+        host = statistics.median(wall_ms(function, 1)[0] for _ in range(3))
+        steps = [wall_ms(function, PASSES)[1] for _ in range(REPS)]
         step = statistics.median(steps)
         writer.writerow([name, rank, which, len(lengths), max(lengths)] +
                         [f"{x:.4f}" for x in (step, min(steps), max(steps), attention, host, step - attention)] +
