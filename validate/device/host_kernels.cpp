@@ -7,8 +7,8 @@
 
 #include "kernels/attention/attention_reference.h"
 #include "kernels/elementwise/elementwise_reference.h"
-#include "kernels/gemm/gemm_reference.h"
 #include "sim/core/mix.h"
+#include "validate/cpu/wide_product.h"
 
 namespace longhaul {
 namespace {
@@ -63,19 +63,18 @@ class HostKernels {
   }
 
   void operator()(const GemmCall& call) const {
-    GemmProblem tight = call.problem;
-    tight.a_stride = tight.a_columns();
-    tight.b_stride = tight.b_columns();
-    const std::vector<Bf16> a = matrix(call.a, tight.a_rows(), tight.a_columns(), call.problem.a_stride);
-    const std::vector<Bf16> b = matrix(call.b, tight.b_rows(), tight.b_columns(), call.problem.b_stride);
-    const GemmReference product = gemm_reference(tight, a, b);
-    const ElementType type = tight.output == GemmOutput::kBf16 ? ElementType::kBf16 : ElementType::kFp32;
+    const GemmProblem& problem = call.problem;
+    const Matrix a = matrix(call.a, problem.a_rows(), problem.a_columns(), problem.a_stride);
+    const Matrix b = matrix(call.b, problem.b_rows(), problem.b_columns(), problem.b_stride);
+    Matrix product(problem.m, problem.n);
+    constexpr int kThreads = 1;  // small products, and processes of a job share the cores
+    wide_product_into(a, problem.transpose_a, b, problem.transpose_b, kThreads, product);
+    const ElementType type = problem.output == GemmOutput::kBf16 ? ElementType::kBf16 : ElementType::kFp32;
     std::byte* c = at(call.c);
-    for (std::int64_t i = 0; i < tight.m; ++i) {
-      for (std::int64_t j = 0; j < tight.n; ++j) {
-        const std::int64_t index = i * call.problem.c_stride + j;
-        const double before = tight.accumulate ? get(c, type, index) : 0.0F;
-        put(c, type, index, before + product.value[static_cast<std::size_t>(i * tight.n + j)]);
+    for (std::int64_t i = 0; i < problem.m; ++i) {
+      for (std::int64_t j = 0; j < problem.n; ++j) {
+        const std::int64_t index = i * problem.c_stride + j;
+        put(c, type, index, product(i, j) + (problem.accumulate ? get(c, type, index) : 0.0F));
       }
     }
   }
@@ -213,10 +212,11 @@ class HostKernels {
     if (count > 0) std::memcpy(values.data(), memory_.constants + offset, 4 * values.size());
     return values;
   }
-  std::vector<Bf16> matrix(const Address& from, std::int64_t rows, std::int64_t columns, std::int64_t stride) const {
-    std::vector<Bf16> values(static_cast<std::size_t>(rows * columns));
+  Matrix matrix(const Address& from, std::int64_t rows, std::int64_t columns, std::int64_t stride) const {
+    const std::byte* data = at(from);
+    Matrix values(rows, columns);
     for (std::int64_t i = 0; i < rows; ++i) {
-      std::memcpy(values.data() + i * columns, at(from) + 2 * i * stride, 2 * static_cast<std::size_t>(columns));
+      for (std::int64_t j = 0; j < columns; ++j) values(i, j) = get(data, ElementType::kBf16, i * stride + j);
     }
     return values;
   }
@@ -248,26 +248,26 @@ void HostKernels::operator()(const AttentionBackwardCall& call) const {
   const Doubles k = doubles(call.k, call.k_rows * k_width), v = doubles(call.v, call.k_rows * k_width);
   Doubles dq(q.size(), 0.0), dk(k.size(), 0.0), dv(v.size(), 0.0);
   const double scale = 1.0 / std::sqrt(static_cast<double>(dim));
+  const auto at_of = [](std::int64_t index) { return static_cast<std::size_t>(index); };
   const auto dot = [&](const double* a, const double* b) {
     double sum = 0;
     for (std::int64_t c = 0; c < dim; ++c) sum += a[c] * b[c];
     return sum;
   };
+  const auto delta_of = [&](std::int64_t q_at) { return dot(&o[at_of(q_at)], &d_o[at_of(q_at)]); };
   for (const Piece& piece : *call.pieces) {
     for (std::int64_t i = 0; i < piece.q_count; ++i) {
-      for (std::int64_t j = 0; j < piece.k_count; ++j) {
-        if (!piece.allows(piece.query_token(i), piece.key_token(j))) continue;
-        for (std::int64_t h = 0; h < call.q_heads; ++h) {
-          const std::int64_t q_at = (piece.q_row + i) * q_width + h * dim;
+      for (std::int64_t h = 0; h < call.q_heads; ++h) {
+        const std::int64_t q_at = (piece.q_row + i) * q_width + h * dim;
+        const double delta = delta_of(q_at);
+        const double row_lse = lse[at_of((piece.q_row + i) * call.q_heads + h)];
+        for (std::int64_t j = 0; j < piece.k_count; ++j) {
+          if (!piece.allows(piece.query_token(i), piece.key_token(j))) continue;
           const std::int64_t k_at = (piece.k_row + j) * k_width + h / group * dim;
-          const double p =
-              std::exp(scale * dot(&q[static_cast<std::size_t>(q_at)], &k[static_cast<std::size_t>(k_at)]) -
-                       lse[static_cast<std::size_t>((piece.q_row + i) * call.q_heads + h)]);
-          const double delta = dot(&o[static_cast<std::size_t>(q_at)], &d_o[static_cast<std::size_t>(q_at)]);
-          const double ds =
-              p * (dot(&d_o[static_cast<std::size_t>(q_at)], &v[static_cast<std::size_t>(k_at)]) - delta) * scale;
+          const double p = std::exp(scale * dot(&q[at_of(q_at)], &k[at_of(k_at)]) - row_lse);
+          const double ds = p * (dot(&d_o[at_of(q_at)], &v[at_of(k_at)]) - delta) * scale;
           for (std::int64_t c = 0; c < dim; ++c) {
-            const auto qc = static_cast<std::size_t>(q_at + c), kc = static_cast<std::size_t>(k_at + c);
+            const std::size_t qc = at_of(q_at + c), kc = at_of(k_at + c);
             dq[qc] += ds * k[kc];
             dk[kc] += ds * q[qc];
             dv[kc] += p * d_o[qc];

@@ -53,8 +53,9 @@ Expected<RunsAccuracy> judge_runs(const std::string& folder) {
   for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end; entry.increment(failed)) {
     if (entry->path().extension() == ".json") names.push_back(entry->path().filename().string());
   }
-  if (failed && failed != std::errc::no_such_file_or_directory)
+  if (failed && failed != std::errc::no_such_file_or_directory) {
     return tl::unexpected(Errors{{folder, "", failed.message(), "a folder of kept runs", ""}});
+  }
   std::sort(names.begin(), names.end());
   Errors errors;
   std::vector<Comparison> counted;
