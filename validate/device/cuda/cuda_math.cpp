@@ -56,10 +56,19 @@ class RowPacking {
  public:
   RowPacking(const ModelShape& model, const Batch& batch, const LayerRows& table, const std::vector<std::int64_t>& rows,
              int threads)
-      : model_(model), batch_(batch), table_(table), rows_(rows), threads_(threads) {}
+      : model_(model), batch_(batch), table_(table), rows_(rows), threads_(threads) {
+    place();
+  }
+
+  // Of device memory, with the results.
+  std::int64_t bytes() const {
+    const auto rows = static_cast<std::int64_t>(rows_.size());
+    const std::int64_t a_row = model_.q_width() * 2 * static_cast<std::int64_t>(sizeof(Bf16) + sizeof(double)) +
+                               model_.q_heads * static_cast<std::int64_t>(sizeof(double)) + packed_.mask_stride;
+    return rows * a_row + packed_.kv_rows * 2 * model_.kv_width() * static_cast<std::int64_t>(sizeof(Bf16));
+  }
 
   PackedRows pack() {
-    place();
     const std::int64_t width = model_.q_width();
     packed_.q.resize(rows_.size() * static_cast<std::size_t>(width));
     packed_.d_o.resize(packed_.q.size());
@@ -183,13 +192,11 @@ class CudaMath : public DoubleMath {
   std::vector<RowResult> rows(const ModelShape& model, const Batch& batch, const LayerRows& table,
                               const std::vector<std::int64_t>& rows) override {
     LH_CUDA_CHECK(cudaSetDevice(index_));
-    const PackedRows packed = RowPacking(model, batch, table, rows, threads_).pack();
-    const std::int64_t kv_bytes = packed.kv_rows * 2 * model.kv_width() * static_cast<std::int64_t>(sizeof(Bf16));
-    if (model.head_dim > kRowAttentionMostDim || model.head_dim % 8 != 0 ||
-        !fits(kv_bytes + static_cast<std::int64_t>(packed.sees.size()))) {
+    RowPacking packing(model, batch, table, rows, threads_);
+    if (model.head_dim > kRowAttentionMostDim || model.head_dim % 8 != 0 || !fits(packing.bytes())) {
       return host_.rows(model, batch, table, rows);
     }
-    std::vector<RowResult> results = run_rows(model, packed);
+    std::vector<RowResult> results = run_rows(model, packing.pack());
     turn_back_rows(model, batch, rows, results);
     return results;
   }
