@@ -45,10 +45,14 @@ std::vector<double> longest_first_end(const AttentionWork& work, const Attention
     const PieceTiles& piece = work.kept(p);
     for (std::int64_t i = 0; i < items_of(piece, items); ++i) one_head.push_back(cost_of(piece, i, items));
   }
-  std::sort(one_head.begin(), one_head.end());
+  // So many of one head's items, and no others, can be among the last.
+  const auto wanted =
+      std::min<std::int64_t>((most + items.heads - 1) / items.heads, static_cast<std::int64_t>(one_head.size()));
+  std::partial_sort(one_head.begin(), one_head.begin() + wanted, one_head.end());
   std::vector<double> end;
   end.reserve(static_cast<std::size_t>(most));
-  for (const double cost : one_head) {
+  for (std::int64_t i = 0; i < wanted; ++i) {
+    const double cost = one_head[static_cast<std::size_t>(i)];
     for (std::int64_t head = 0; head < items.heads; ++head) {
       if (static_cast<std::int64_t>(end.size()) == most) return end;
       end.push_back(cost);
