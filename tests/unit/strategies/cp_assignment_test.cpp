@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/strategies/registry.h"
+#include "tests/unit/strategies/option_errors.h"
 #include "tests/unit/strategies/ring_case.h"
 
 namespace longhaul {
@@ -31,15 +32,7 @@ Json assignment(const Json& first, const Json& second) {
   return {{"assignment", Json::array({{{"ranks", Json::array({first, second})}}})}};
 }
 
-std::string errors_of(const Json& options) {
-  Errors errors;
-  find_strategy("flashcp")->check_options(options, "study.json", "/strategies/0", errors);
-  std::string text;
-  for (const InputError& error : errors) {
-    text += fmt::format("{} {}; expected {}\n", error.path, error.message, error.expected);
-  }
-  return text;
-}
+std::string errors_of(const Json& options) { return option_errors("flashcp", options); }
 
 TEST(CpAssignment, IsThePlan) {
   const Planned planned =

@@ -7,7 +7,7 @@
 #include "sim/strategies/pipeline/assignment.h"
 #include "sim/strategies/pipeline/plan_json.h"
 #include "sim/strategies/pipeline/planners.h"
-#include "sim/strategies/registry.h"
+#include "tests/unit/strategies/option_errors.h"
 
 namespace longhaul {
 namespace {
@@ -119,15 +119,7 @@ TEST(PipelineAssignment, SaysWhatKeepsItFromBeingAPlan) {
   EXPECT_EQ(wrong.error(), "pipelines here train causal language models only");
 }
 
-std::string errors_of(const Json& options) {
-  Errors errors;
-  find_strategy("dpp")->check_options(options, "study.json", "/strategies/0", errors);
-  std::string text;
-  for (const InputError& error : errors) {
-    text += fmt::format("{} {}; expected {}\n", error.path, error.message, error.expected);
-  }
-  return text;
-}
+std::string errors_of(const Json& options) { return option_errors("dpp", options); }
 
 TEST(PipelineAssignment, ErrorsOfShapeStandWhereTheyAre) {
   EXPECT_EQ(errors_of({{"assignment", good()}}), "");
