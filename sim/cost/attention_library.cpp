@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -43,7 +44,7 @@ const GenerationName& facts_of(GpuGeneration generation) {
   return *at;
 }
 
-AttentionLibraryPass read_pass(JsonReader& parent, const char* key) {
+AttentionLibraryPass read_pass(JsonReader& parent, const char* key, bool forward) {
   AttentionLibraryPass pass;
   const Json* json = parent.required(key, "an object of constants");
   if (json == nullptr) return pass;
@@ -59,6 +60,8 @@ AttentionLibraryPass read_pass(JsonReader& parent, const char* key) {
   pass.block_rows = rows;
   pass.masked_tail_tiles = reader.required_number("masked_tail_tiles", 0, kMostTailTiles).value_or(0);
   pass.seconds_per_idle_block = reader.number("seconds_per_idle_block", 0, kLargestConstant).value_or(0);
+  pass.seconds_per_masked_tile = reader.number("seconds_per_masked_tile", 0, kLargestConstant).value_or(0);
+  if (forward) pass.packs_heads = reader.boolean("packs_heads").value_or(false);
   if (const Json* residuals = reader.required("residuals", "an object of residuals")) {
     JsonReader band(*residuals, reader.file(), reader.child_path("residuals"), reader.errors());
     band.required_integer("rows", 1, 1'000'000);
@@ -110,10 +113,29 @@ double matrix_seconds(const AttentionLibrary& library, GpuGeneration generation,
   return (forward ? kForwardFlops : kBackwardFlops) * multiprocessors / (library.matrix_share.at(generation) * peak);
 }
 
-// Pairs of the blocks that all tiles of a head visit.
-double visited_pairs(const AttentionLibraryPass& pass, bool forward, const AttentionWork& work) {
-  if (pass.block_rows == kAttentionTile) return forward ? work.forward_pairs : work.backward_pairs;
-  return static_cast<double>(kAttentionTile * kAttentionBlock) * (forward ? work.forward_blocks : work.backward_blocks);
+// The items of a launch, a query head's share of them.
+struct Items {
+  double tiles = 0;
+  double masked = 0;   // query tiles of pieces that have a mask
+  double visited = 0;  // pairs of the blocks that its tiles visit
+};
+
+// `group`: query heads of a key head.
+Items items_of(const AttentionLibraryPass& pass, bool forward, const AttentionWork& work, std::int64_t group) {
+  if (forward && pass.packs_heads && group > 1) {
+    const std::size_t packing =
+        std::min<std::size_t>(std::bit_width(static_cast<std::uint64_t>(group)) - 2, kHeadPackings - 1);
+    const PackedTiles& packed = work.packed[packing];
+    const auto heads = static_cast<double>(std::int64_t{2} << packing);
+    return {static_cast<double>(packed.tiles) / heads, static_cast<double>(packed.masked) / heads, packed.pairs};
+  }
+  Items items{static_cast<double>(forward ? work.q_tiles : work.k_tiles), static_cast<double>(work.masked_tiles),
+              forward ? work.forward_pairs : work.backward_pairs};
+  if (pass.block_rows != kAttentionTile) {
+    const double blocks = forward ? work.forward_blocks : work.backward_blocks;
+    items.visited = static_cast<double>(kAttentionTile * kAttentionBlock) * blocks;
+  }
+  return items;
 }
 
 Expected<std::shared_ptr<const AttentionLibrary>> read_library(const Json& json, const std::string& file) {
@@ -128,8 +150,8 @@ Expected<std::shared_ptr<const AttentionLibrary>> read_library(const Json& json,
   reader.required("sources", "a list of texts");
   read_measured(reader, *library);
   read_shares(reader, *library);
-  library->forward = read_pass(reader, "forward");
-  library->backward = read_pass(reader, "backward");
+  library->forward = read_pass(reader, "forward", true);
+  library->backward = read_pass(reader, "backward", false);
   reader.finish();
   if (!errors.empty()) return tl::unexpected(std::move(errors));
   return std::shared_ptr<const AttentionLibrary>(std::move(library));
@@ -193,13 +215,13 @@ double library_attention_seconds(const AttentionLibrary& library, const DeviceSp
 
   const double width = static_cast<double>(head_dim) / kMeasuredHeadDim;
   const auto heads = static_cast<double>(q_heads);
-  const auto tiles = static_cast<double>(forward ? work.q_tiles : work.k_tiles);
-  const double visited = visited_pairs(pass, forward, work);
+  const auto [tiles, masked, visited] = items_of(pass, forward, work, q_heads / kv_heads);
   const double tail = work.pairs < work.all_pairs ? pass.masked_tail_tiles * visited / tiles : 0;
   const double even = heads / device.multiprocessors;
   const double idle = static_cast<double>(work.pieces * (forward ? work.most_q_tiles : work.most_k_tiles)) - tiles;
   const double seconds = pass.seconds_per_call +
                          width * (pair * (visited * even + tail) + pass.seconds_per_tile * slower_clock * tiles * even +
+                                  pass.seconds_per_masked_tile * slower_clock * masked * even +
                                   pass.seconds_per_row * slower_memory * static_cast<double>(work.q_rows) * even) +
                          pass.seconds_per_idle_block * slower_clock * idle * even;
   // bf16: Q and O, K and V; the backward pass also reads dO and writes dQ, dK, dV.

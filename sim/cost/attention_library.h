@@ -3,11 +3,14 @@
 // Models one varlen launch: seconds = call + pair x (visited pairs a multiprocessor) + tile x (tiles a multiprocessor)
 // + row x (query rows a multiprocessor) + tail. Items are query tiles of 128 rows forward, key tiles of 128 rows
 // backward; they visit blocks of `block_rows` of the other side (attention_work.h) that hold an unmasked pair. Rows: Q
-// and O, backward dO x O and the accumulators of dQ, which are memory's work. Tail: the libraries deal a masked call's
-// tiles out so that long ones run last; it ends `masked_tail_tiles` mean tiles later than a perfectly even one. A
-// library whose grid has as many tiles for every piece as the longest one has (FlashAttention-2) also pays for the
-// blocks that find no work. Never less than the operands' bytes over the data sheet's bandwidth. Constants are per head
-// of dimension 128 and scale with the dimension.
+// and O, backward dO x O and the accumulators of dQ, which are memory's work. Tail: FlashAttention-2 deals a masked
+// call's tiles out so that long ones run last; it ends `masked_tail_tiles` mean tiles later than a perfectly even one.
+// FlashAttention-3 runs long ones first and ends evenly, but each query tile of a piece that has a mask costs
+// `seconds_per_masked_tile` more in either pass: the mask, the edges of wider key tiles, a pipeline that starts anew.
+// Its forward tiles hold several query heads of a key head (`packs_heads`), so that short pieces fill them. A library
+// whose grid has as many tiles for every piece as the longest one has (FlashAttention-2) also pays for the blocks that
+// find no work. Never less than the operands' bytes over the data sheet's bandwidth. Constants are per head of
+// dimension 128 and scale with the dimension.
 //
 // Other generations than the measured one: the part of a pair's time that its matrix products need at the rate that
 // the library's instructions reach (`matrix_share` of the peak) scales with that rate, the rest (softmax, loads) and
@@ -43,6 +46,8 @@ struct AttentionLibraryPass {
   double residual_high = 0;                  // >= 0, 95 % end
   double seconds_per_row = 0;                // of one multiprocessor, a query row; on the measured device
   std::int64_t block_rows = kAttentionTile;  // or kAttentionBlock
+  double seconds_per_masked_tile = 0;        // of one multiprocessor; 0 where masks show in a tail alone
+  bool packs_heads = false;                  // forward: heads of a key head share tiles (PackedTiles)
 };
 
 struct AttentionLibrary {

@@ -142,6 +142,21 @@ double backward_blocks_of(const AttentionPieceSize& piece) {
   LH_ASSERT(false, "unknown mask");
 }
 
+// Rows of a masked piece see their mean of keys and half a tile for rounding, and half the rows of a tile for its edge.
+void AttentionWork::pack(const AttentionPieceSize& piece, const PieceTiles& in_tiles) {
+  const double all = as_double(in_tiles.k_tiles) * kTile;
+  const bool masked = in_tiles.mask != PieceMask::kFull;
+  const double mean = as_double(piece.pairs) / as_double(piece.q_rows) + kTile / 2;
+  std::int64_t rows = kAttentionTile;
+  for (PackedTiles& one : packed) {
+    rows /= 2;
+    const std::int64_t count = (piece.q_rows + rows - 1) / rows;
+    one.tiles += count;
+    if (masked) one.masked += count;
+    one.pairs += as_double(count * rows) * (masked ? std::min(mean + as_double(rows) / 2, all) : all);
+  }
+}
+
 void AttentionWork::keep(const PieceTiles& piece, std::int64_t place) {
   kept_[static_cast<std::size_t>(place) % kKeptPieces] = piece;
 }
@@ -151,11 +166,13 @@ void AttentionWork::add(const AttentionPieceSize& piece) {
   if (pieces == 0) first = piece;
   equal = equal && piece.q_rows == first.q_rows && piece.k_rows == first.k_rows && piece.pairs == first.pairs;
   keep(in_tiles, pieces);
+  pack(piece, in_tiles);
   pieces += 1;
   q_rows += piece.q_rows;
   k_rows += piece.k_rows;
   q_tiles += in_tiles.q_tiles;
   k_tiles += in_tiles.k_tiles;
+  if (in_tiles.mask != PieceMask::kFull) masked_tiles += in_tiles.q_tiles;
   most_q_tiles = std::max(most_q_tiles, in_tiles.q_tiles);
   most_k_tiles = std::max(most_k_tiles, in_tiles.k_tiles);
   pairs += as_double(piece.pairs);
@@ -198,12 +215,18 @@ void AttentionWork::merge(const AttentionWork& other) {
   k_tiles += other.k_tiles;
   most_q_tiles = std::max(most_q_tiles, other.most_q_tiles);
   most_k_tiles = std::max(most_k_tiles, other.most_k_tiles);
+  masked_tiles += other.masked_tiles;
   pairs += other.pairs;
   all_pairs += other.all_pairs;
   forward_pairs += other.forward_pairs;
   backward_pairs += other.backward_pairs;
   forward_tiles += other.forward_tiles;
   backward_tiles += other.backward_tiles;
+  for (std::size_t i = 0; i < packed.size(); ++i) {
+    packed[i].tiles += other.packed[i].tiles;
+    packed[i].masked += other.packed[i].masked;
+    packed[i].pairs += other.packed[i].pairs;
+  }
   forward_blocks += other.forward_blocks;
   backward_blocks += other.backward_blocks;
   unskipped_tiles += other.unskipped_tiles;

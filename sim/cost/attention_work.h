@@ -69,6 +69,15 @@ double backward_blocks_of(const AttentionPieceSize& piece);
 
 inline constexpr std::size_t kKeptPieces = 16;
 
+// Forward tiles that hold kAttentionTile rows of several query heads of one key head: of 2, 4 or 8 heads, so 64, 32 or
+// 16 query rows each. Counts are of the tiles of these heads together.
+inline constexpr std::size_t kHeadPackings = 3;
+struct PackedTiles {
+  std::int64_t tiles = 0;
+  std::int64_t masked = 0;  // of pieces that have a mask
+  double pairs = 0;         // visited, of one head: rows of its tiles x the key tiles that they visit
+};
+
 struct AttentionWork {
   std::int64_t pieces = 0;
   std::int64_t q_rows = 0;
@@ -77,12 +86,14 @@ struct AttentionWork {
   std::int64_t k_tiles = 0;       // key tiles: the work items of a backward launch
   std::int64_t most_q_tiles = 0;  // of one piece
   std::int64_t most_k_tiles = 0;
-  double pairs = 0;                     // unmasked pairs; exact below 2^53
-  double all_pairs = 0;                 // q_rows x k_rows of each piece: `pairs` where nothing is masked
-  double forward_pairs = 0;             // pairs visited by whole query tiles, estimated from the mean of visible keys
-  double backward_pairs = 0;            // the same by whole key tiles
-  double forward_tiles = 0;             // key tiles visited by all query tiles
-  double backward_tiles = 0;            // query tiles visited by all key tiles, masked ones skipped
+  std::int64_t masked_tiles = 0;  // query tiles of pieces that have a mask
+  double pairs = 0;               // unmasked pairs; exact below 2^53
+  double all_pairs = 0;           // q_rows x k_rows of each piece: `pairs` where nothing is masked
+  double forward_pairs = 0;       // pairs visited by whole query tiles, estimated from the mean of visible keys
+  double backward_pairs = 0;      // the same by whole key tiles
+  double forward_tiles = 0;       // key tiles visited by all query tiles
+  double backward_tiles = 0;      // query tiles visited by all key tiles, masked ones skipped
+  std::array<PackedTiles, kHeadPackings> packed{};
   double forward_blocks = 0;            // key blocks visited by all query tiles
   double backward_blocks = 0;           // query blocks visited by all key tiles
   double unskipped_tiles = 0;           // backward tiles where masked tiles are not skipped
@@ -110,6 +121,7 @@ struct AttentionWork {
 
  private:
   void keep(const PieceTiles& piece, std::int64_t place);
+  void pack(const AttentionPieceSize& piece, const PieceTiles& in_tiles);
   std::array<PieceTiles, kKeptPieces> kept_{};  // piece i at i mod kKeptPieces
 };
 

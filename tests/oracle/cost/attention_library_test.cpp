@@ -215,12 +215,47 @@ TEST(ShippedAttentionLibrary, FlashAttention3) {
   EXPECT_LT(errors_of(library, backward).p90, 0.03);
   expect_optimum(library, forward, false, false);
   expect_optimum(library, backward, false, false);
-  // The successor's rows, masked and not, whose tail it takes: the successor itself is up to a fifth faster.
+  // The successor's rows, masked and not: the successor itself is up to a fifth faster.
   std::vector<Row> successor;
   add_published(successor, "flash-attention-3.csv", "cudnn-frontend");
   ASSERT_EQ(successor.size(), 20U);
   EXPECT_LT(errors_of(library, of_pass(successor, true)).p90, 0.2);
   EXPECT_LT(errors_of(library, of_pass(successor, false)).p90, 0.23);
+}
+
+// What masks add comes from the successor's rows: with its own rate and tile (fitted to the same rows), a tenth more or
+// less of it is worse. In tiles of 128 x 128 pairs at its rate, as this library has it at its own.
+TEST(ShippedAttentionLibrary, MasksAreThoseOfFlashAttention4) {
+  AttentionLibrary library = shipped("flash-attention-3");
+  std::vector<Row> rows;
+  add_published(rows, "flash-attention-3.csv", "cudnn-frontend");
+  const auto tiles = [](const AttentionLibraryPass& pass) {
+    return pass.seconds_per_masked_tile / (pass.seconds_per_pair * 128 * 128);
+  };
+  const double forward = tiles(library.forward), backward = tiles(library.backward);
+  EXPECT_NEAR(forward, 1.82, 0.01);
+  EXPECT_NEAR(backward, 0.282, 0.001);
+  library.forward.seconds_per_pair = 9.58295e-11;
+  library.forward.seconds_per_tile = 1.40055e-7;
+  library.backward.seconds_per_pair = 2.6085e-10;
+  library.backward.seconds_per_tile = 8.0895e-6;
+  library.forward.seconds_per_masked_tile = forward * library.forward.seconds_per_pair * 128 * 128;
+  library.backward.seconds_per_masked_tile = backward * library.backward.seconds_per_pair * 128 * 128;
+  for (const bool pass : {true, false}) {
+    const std::vector<Row> of = of_pass(rows, pass);
+    ASSERT_EQ(of.size(), 10U);
+    EXPECT_LT(errors_of(library, of).p90, 0.08);
+    const double best = loss(library, of, false);
+    for (const auto member :
+         {&AttentionLibraryPass::seconds_per_pair, &AttentionLibraryPass::seconds_per_masked_tile}) {
+      for (const double factor : {0.9, 1.1}) {
+        AttentionLibrary other = library;
+        AttentionLibraryPass& changed = pass ? other.forward : other.backward;
+        changed.*member = changed.*member * factor;
+        EXPECT_GT(loss(other, of, false), best) << pass << " x " << factor;
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -94,6 +94,39 @@ TEST(AttentionLibrary, MaskedCallEndsLate) {
                4e-6 + 200e-12 * (8 * tile * 10 / 100 + 2 * tile) + 1e-6 * 8 * 10 / 100);
 }
 
+// Two causal squares of 1024 and one full piece of 128: 16 query tiles have a mask, in the backward pass too.
+TEST(AttentionLibrary, MaskedTilesCostMore) {
+  const std::int64_t causal = 1024 * 1025 / 2;
+  const AttentionWork work = work_of({{1024, 1024, causal}, {1024, 1024, causal}, {128, 128, 128 * 128}});
+  AttentionLibrary library = sample_library();
+  const DeviceSpec device = sample_device("any");
+  for (const bool forward : {true, false}) {
+    const double before = library_attention_seconds(library, device, forward, work, 10, 10, 128);
+    (forward ? library.forward : library.backward).seconds_per_masked_tile = 3e-6;
+    expect_close(library_attention_seconds(library, device, forward, work, 10, 10, 128), before + 3e-6 * 16 * 10 / 100);
+  }
+}
+
+// 100 pieces of 20 full rows against 256 keys. With 8 heads a key head a tile has 16 rows of each, so a piece has two
+// that visit 32 x 256 pairs a head; 5 heads share as 4 do, tiles of 32 rows. A head of its own has a tile a piece; the
+// backward pass packs none.
+TEST(AttentionLibrary, HeadsOfAKeyHeadShareTiles) {
+  const AttentionWork work = work_of(std::vector<AttentionPieceSize>(100, {20, 256, 20 * 256}));
+  AttentionLibrary library = sample_library();
+  library.forward.packs_heads = true;
+  const DeviceSpec device = sample_device("any");
+  const auto seconds = [&](std::int64_t q_heads, std::int64_t kv_heads) {
+    return library_attention_seconds(library, device, true, work, q_heads, kv_heads, 128);
+  };
+  const double pairs = 100 * 256;
+  expect_close(seconds(16, 2), 4e-6 + (200e-12 * 32 * pairs + 1e-6 * 200 / 8) * 16 / 100);
+  expect_close(seconds(32, 2), 4e-6 + (200e-12 * 32 * pairs + 1e-6 * 200 / 8) * 32 / 100);
+  expect_close(seconds(10, 2), 4e-6 + (200e-12 * 32 * pairs + 1e-6 * 100 / 4) * 10 / 100);
+  expect_close(seconds(10, 10), 4e-6 + (200e-12 * 128 * pairs + 1e-6 * 100) * 10 / 100);
+  expect_close(library_attention_seconds(library, device, false, work, 16, 2, 128),
+               library_attention_seconds(library, device, false, work, 16, 16, 128));
+}
+
 // Ampere by hand: 50 multiprocessors of 400 TFLOP/s, so 8 TFLOP/s each: 64 ps of matrix units a pair. Measured: 102.4
 // of 200 ps are matrix units at half the peak; the other 97.6 scale with clocks of 10e12 / 4096 and 8e12 / 2048: x
 // 0.625.
@@ -190,6 +223,9 @@ TEST(AttentionLibrary, EveryFaultOfAFileIsTold) {
   json["schema"] = "attention-library/2";
   json["matrix_share"] = {{"ampere", 2}, {"hoper", 0.5}};
   json["forward"]["seconds_per_pair"] = 0;
+  json["forward"]["seconds_per_masked_tile"] = -1;
+  json["forward"]["packs_heads"] = 1;
+  json["backward"]["packs_heads"] = true;
   json["backward"].erase("residuals");
   const auto read = parse_attention_library(json.dump(), "l.json");
   ASSERT_FALSE(read);
@@ -200,7 +236,10 @@ TEST(AttentionLibrary, EveryFaultOfAFileIsTold) {
                                  HasSubstr("/matrix_share/hoper: unknown key"),
                                  HasSubstr("/matrix_share: lacks the generation that was measured"),
                                  HasSubstr("/forward/seconds_per_pair: is 0; expected a number from"),
-                                 HasSubstr("/backward/residuals: is missing; expected an object of residuals")));
+                                 HasSubstr("/forward/seconds_per_masked_tile: is -1; expected a number from 0 to 1"),
+                                 HasSubstr("/forward/packs_heads: is 1; expected true or false"),
+                                 HasSubstr("/backward/residuals: is missing; expected an object of residuals"),
+                                 HasSubstr("/backward/packs_heads: unknown key")));
   EXPECT_FALSE(valid(json));
   const auto missing = read_attention_library("none", data_directory());
   ASSERT_FALSE(missing);

@@ -82,6 +82,26 @@ TEST(AttentionWork, BlocksAreThoseWithAnUnmaskedPair) {
 }
 
 // A block-diagonal mask, 1,024 x 1,024 with 32 keys a row: a tile visits 32 / 128 + 1 tiles of the other side.
+// 100 causal rows: 2, 4 and 7 tiles of 64, 32 and 16 rows; a row sees 50.5 keys in the mean, and 64 more for rounding
+// and 32, 16 and 8 for the edge are more than the one key tile but
+// for the last: 122.5. 40 rows that see all of 300 keys: 1, 2 and 3 tiles that
+// visit 384. 256 rows at the end of 1,000 keys: 4, 8 and 16 tiles; 744 + 128.5 keys, and with 64 and 8 944.5 of 1,024.
+TEST(AttentionWork, HeadsPackedByHand) {
+  AttentionWork work = one(100, 100, causal(100, 100));
+  EXPECT_EQ(work.masked_tiles, 1);
+  work.add({40, 300, 40 * 300});
+  EXPECT_EQ(work.masked_tiles, 1);
+  work.merge(one(256, 1000, causal(256, 1000)));
+  EXPECT_EQ(work.masked_tiles, 3);
+  EXPECT_EQ(work.packed[0].tiles, 2 + 1 + 4);
+  EXPECT_EQ(work.packed[1].tiles, 4 + 2 + 8);
+  EXPECT_EQ(work.packed[2].tiles, 7 + 3 + 16);
+  EXPECT_EQ(work.packed[0].masked, 2 + 4);
+  EXPECT_EQ(work.packed[2].masked, 7 + 16);
+  EXPECT_DOUBLE_EQ(work.packed[0].pairs, 128 * 128 + 64 * 384 + 256 * (872.5 + 64 + 32));
+  EXPECT_DOUBLE_EQ(work.packed[2].pairs, 112 * 122.5 + 48 * 384 + 256 * 944.5);
+}
+
 TEST(AttentionWork, OtherMasksAreEstimated) {
   const AttentionWork work = one(1024, 1024, 1024 * 32);
   EXPECT_EQ(work.forward_tiles, 8 * 1.25);
