@@ -8,11 +8,9 @@
 
 #include <cstdint>
 
-namespace longhaul::hopper {
+#include "kernels/attention/shared_memory.cuh"
 
-__device__ inline std::uint32_t shared_address(const void* pointer) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
-}
+namespace longhaul::hopper {
 
 using Barrier = std::uint64_t;
 

@@ -15,6 +15,7 @@
 #include "kernels/attention/hopper_block.cuh"
 #include "kernels/attention/hopper_copy.cuh"
 #include "kernels/attention/hopper_forward.h"
+#include "kernels/attention/shared_memory.cuh"
 #include "kernels/attention/softmax_tile.cuh"
 #include "kernels/attention/wgmma.cuh"
 #include "kernels/common/check.h"
@@ -126,13 +127,45 @@ class Producer {
 
 // ---- the warpgroups that compute
 
-__device__ void start_scores(float (&s)[kKeys / 2], std::uint64_t q, std::uint64_t k) {
+// The 64 queries of a warpgroup as A operands, one for each 16 columns; `row` is the first of the thread's warp. Read
+// where they lie, so that the tile is needed until the last scores, or loaded first.
+struct SharedQueries {
+  static constexpr bool kTileNeeded = true;
+  std::uint64_t rows;
+
+  __device__ SharedQueries(const std::uint8_t* tile, int row) : rows(descriptor_of_rows(tile + row / 64 * 64 * 128)) {}
+  __device__ void multiply(float (&s)[kKeys / 2], int step, std::uint64_t k) const {
+    multiply_rows(s, advance(rows, step / 4 * kQueryHalf + step % 4 * 32), k, step > 0);
+  }
+};
+
+struct RegisterQueries {
+  static constexpr bool kTileNeeded = false;
+  std::uint32_t fragments[kDim / 16][4];
+
+  // 16-byte unit u of row r lies at u ^ (r % 8).
+  __device__ RegisterQueries(const std::uint8_t* tile, int row) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    row += lane % 16;
+    const std::uint8_t* start = tile + row * 128;
+#pragma unroll
+    for (int step = 0; step < kDim / 16; ++step) {
+      const int unit = (step % 4 * 2 + lane / 16) ^ (row % 8);
+      load_matrices(fragments[step], start + step / 4 * kQueryHalf + unit * 16);
+    }
+  }
+  __device__ void multiply(float (&s)[kKeys / 2], int step, std::uint64_t k) const {
+    multiply_rows(s, fragments[step], k, step > 0);
+  }
+};
+
+template <class Queries>
+__device__ void start_scores(float (&s)[kKeys / 2], const Queries& q, std::uint64_t k) {
   fence_registers(s);
   begin_wgmma();
 #pragma unroll
   for (int step = 0; step < kDim / 16; ++step) {
-    const std::uint32_t inside = step % 4 * 32;  // 16 bf16 of a row of 64
-    multiply_rows(s, advance(q, step / 4 * kQueryHalf + inside), advance(k, step / 4 * kKeyHalf + inside), step > 0);
+    q.multiply(s, step, advance(k, step / 4 * kKeyHalf + step % 4 * 32));  // 32 bytes: 16 bf16 of a row of 64
   }
   commit_wgmma();
 }
@@ -147,13 +180,13 @@ __device__ void start_output(float (&o)[kDim / 2], std::uint32_t (&p)[kKeys / 16
   commit_wgmma();
 }
 
+template <class Queries>
 class Consumer {
  public:
   __device__ Consumer(Shared& shared, const HopperForwardArgs& args, int warpgroup)
       : shared_(shared), args_(args), warpgroup_(warpgroup) {
     const int thread = static_cast<int>(threadIdx.x) % 128;
     row_ = 64 * warpgroup + 16 * (thread / 32) + thread % 32 / 4;
-    q_ = descriptor_of_rows(shared.q + warpgroup * 64 * 128);
   }
 
   __device__ void run() {
@@ -190,20 +223,22 @@ class Consumer {
     walk.next();
     wait(shared_.q_full, q_parity_);
     q_parity_ ^= 1;
+    const Queries q(shared_.q, row_ / 16 * 16);
     wait(shared_.k_full[keys_.slot], keys_.parity);
     take_turn();
-    start_scores(s, q_, descriptor_of_rows(shared_.k[keys_.slot]));
+    start_scores(s, q, descriptor_of_rows(shared_.k[keys_.slot]));
     pass_turn();
     wait_wgmma<0>();
     fence_registers(s);
+    if constexpr (!Queries::kTileNeeded) release(shared_.q_empty);
     release(shared_.k_empty[keys_.slot]);
     keys_.next();
     if (walk.masked()) apply_mask(s, walk);
     softmax_row<0>(s, rows[0], args_.out.scale_log2);
     softmax_row<1>(s, rows[1], args_.out.scale_log2);
     pack_probabilities(s, p);
-    for (int j = 1; j < tile.key_tiles; ++j) step(walk, s, p, o, rows);
-    release(shared_.q_empty);
+    for (int j = 1; j < tile.key_tiles; ++j) step(walk, q, s, p, o, rows);
+    if constexpr (Queries::kTileNeeded) release(shared_.q_empty);
     wait(shared_.v_full[values_.slot], values_.parity);
     start_output(o, p, descriptor_of_columns(shared_.v[values_.slot], kKeyHalf));
     wait_wgmma<0>();
@@ -213,12 +248,12 @@ class Consumer {
   }
 
   // Scores of the next key tile beside the output of the last one.
-  __device__ void step(KeyWalk& walk, float (&s)[kKeys / 2], std::uint32_t (&p)[kKeys / 16][4], float (&o)[kDim / 2],
-                       RowState (&rows)[2]) {
+  __device__ void step(KeyWalk& walk, const Queries& q, float (&s)[kKeys / 2], std::uint32_t (&p)[kKeys / 16][4],
+                       float (&o)[kDim / 2], RowState (&rows)[2]) {
     walk.next();
     wait(shared_.k_full[keys_.slot], keys_.parity);
     take_turn();
-    start_scores(s, q_, descriptor_of_rows(shared_.k[keys_.slot]));
+    start_scores(s, q, descriptor_of_rows(shared_.k[keys_.slot]));
     wait(shared_.v_full[values_.slot], values_.parity);
     start_output(o, p, descriptor_of_columns(shared_.v[values_.slot], kKeyHalf));
     pass_turn();
@@ -247,7 +282,6 @@ class Consumer {
   const HopperForwardArgs& args_;
   int warpgroup_;
   int row_ = 0;
-  std::uint64_t q_ = 0;
   Ring<kWorkSlots> work_;
   Ring<kStages> keys_, values_;
   std::uint32_t q_parity_ = 0;
@@ -269,6 +303,7 @@ __device__ void make_barriers(Shared& shared) {
   fence_barrier_init();
 }
 
+template <class Queries>
 __global__ void __launch_bounds__(kThreads, 1)
     hopper_forward_kernel(const __grid_constant__ HopperMaps maps, const __grid_constant__ HopperForwardArgs args) {
   extern __shared__ std::uint8_t raw[];
@@ -281,21 +316,27 @@ __global__ void __launch_bounds__(kThreads, 1)
   };
   run_block(
       set_up, [&] { Producer(shared, maps, args).run(); },
-      [&](int warpgroup) { Consumer(shared, args, warpgroup).run(); });
+      [&](int warpgroup) { Consumer<Queries>(shared, args, warpgroup).run(); });
+}
+
+template <class Queries>
+void launch(const HopperMaps& maps, const HopperForwardArgs& args, int multiprocessors, cudaStream_t stream) {
+  const std::int64_t items = static_cast<std::int64_t>(args.tiles.tile_count) * args.out.q_heads;
+  if (items == 0) return;
+  constexpr std::size_t kBytes = kSharedBytes<Shared>;
+  LH_CUDA_CHECK(cudaFuncSetAttribute(hopper_forward_kernel<Queries>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(kBytes)));
+  const auto blocks = static_cast<unsigned>(items < multiprocessors ? items : multiprocessors);
+  hopper_forward_kernel<Queries><<<blocks, kThreads, kBytes, stream>>>(maps, args);
+  LH_CUDA_CHECK(cudaGetLastError());
 }
 
 }  // namespace
 
-void launch_hopper_forward(const HopperMaps& maps, const HopperForwardArgs& args, int multiprocessors,
-                           cudaStream_t stream) {
-  const std::int64_t items = static_cast<std::int64_t>(args.tiles.tile_count) * args.out.q_heads;
-  if (items == 0) return;
-  constexpr std::size_t kBytes = kSharedBytes<Shared>;
-  LH_CUDA_CHECK(cudaFuncSetAttribute(hopper_forward_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     static_cast<int>(kBytes)));
-  const auto blocks = static_cast<unsigned>(items < multiprocessors ? items : multiprocessors);
-  hopper_forward_kernel<<<blocks, kThreads, kBytes, stream>>>(maps, args);
-  LH_CUDA_CHECK(cudaGetLastError());
+void launch_hopper_forward(HopperForwardVersion version, const HopperMaps& maps, const HopperForwardArgs& args,
+                           int multiprocessors, cudaStream_t stream) {
+  if (version == HopperForwardVersion::kE) return launch<RegisterQueries>(maps, args, multiprocessors, stream);
+  launch<SharedQueries>(maps, args, multiprocessors, stream);
 }
 
 }  // namespace longhaul

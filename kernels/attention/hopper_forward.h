@@ -6,6 +6,7 @@
 
 #include "kernels/attention/attention_tile.h"
 #include "kernels/attention/forward_args.h"
+#include "kernels/attention/forward_version.h"
 
 namespace longhaul {
 
@@ -27,7 +28,7 @@ struct HopperForwardArgs {
 };
 
 // Enqueues. tile_count q_heads must stay below 2^31 (the caller checks); one launch at a time uses the counters.
-void launch_hopper_forward(const HopperMaps& maps, const HopperForwardArgs& args, int multiprocessors,
-                           cudaStream_t stream);
+void launch_hopper_forward(HopperForwardVersion version, const HopperMaps& maps, const HopperForwardArgs& args,
+                           int multiprocessors, cudaStream_t stream);
 
 }  // namespace longhaul

@@ -205,7 +205,7 @@ void PieceAttention::forward(const PiecePlan& plan, const Bf16* q, const Bf16* k
   args.heads_a_kv_head = shape_.q_heads / shape_.kv_heads;
   args.section_heads = section_heads(shape_, plan.k_rows());
   args.counters = counters_.data();
-  launch_hopper_forward(maps, args, multiprocessors_, stream);
+  launch_hopper_forward(forward_version_, maps, args, multiprocessors_, stream);
 }
 
 BackwardGroups PieceAttention::backward_groups() const {

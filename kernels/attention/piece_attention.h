@@ -17,6 +17,7 @@
 
 #include "kernels/attention/attention_tile.h"
 #include "kernels/attention/backward_version.h"
+#include "kernels/attention/forward_version.h"
 #include "kernels/attention/tile_plan.h"
 #include "kernels/common/bf16.h"
 #include "kernels/common/device_buffer.h"
@@ -80,7 +81,8 @@ class PieceAttention {
   PieceAttention(const AttentionShape& shape, Kernel kernel);
 
   Kernel kernel() const { return kernel_; }
-  // Which version of the Hopper kernel `backward` launches; all compute the same.
+  // Which versions of the Hopper kernels `forward` and `backward` launch; all compute the same.
+  void use(HopperForwardVersion version) { forward_version_ = version; }
   void use(HopperBackwardVersion version) { backward_version_ = version; }
 
   // Throws std::invalid_argument as plan_tiles does, and where tiles x heads overflow.
@@ -118,6 +120,7 @@ class PieceAttention {
 
   AttentionShape shape_;
   Kernel kernel_;
+  HopperForwardVersion forward_version_ = kDefaultHopperForward;
   HopperBackwardVersion backward_version_ = kDefaultHopperBackward;
   int multiprocessors_ = 0;
   std::int64_t l2_bytes_ = 0;

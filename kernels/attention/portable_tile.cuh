@@ -5,15 +5,13 @@
 
 #include <cstdint>
 
+#include "kernels/attention/shared_memory.cuh"
+
 namespace longhaul::portable {
 
 constexpr int kTileRows = 64;
 constexpr int kTileThreads = 128;  // four warps, 16 rows each
 constexpr int kPad = 8;            // bf16 a row: neighbouring rows start 16 bytes further on in the banks
-
-__device__ inline std::uint32_t shared_address(const void* pointer) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
-}
 
 // Rows first .. first+63 of one head into shared memory; rows at or past `rows` become zeros.
 template <int kDim>
@@ -38,16 +36,6 @@ __device__ inline void wait_copies() {
   asm volatile("cp.async.wait_group %0;\n" ::"n"(kPending) : "memory");
 }
 
-__device__ inline void load_matrices(std::uint32_t (&r)[4], const __nv_bfloat16* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(shared_address(row)));
-}
-__device__ inline void load_transposed(std::uint32_t (&r)[4], const __nv_bfloat16* row) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\n"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(shared_address(row)));
-}
 // d[16 x 8] += a[16 x 16] b[16 x 8].
 __device__ inline void multiply(float* d, const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1) {
   asm volatile(

@@ -107,6 +107,39 @@ TEST_P(PieceAttentionTest, RepeatsBitForBit) {
   EXPECT_EQ(once.lse, again.lse);
 }
 
+// The versions of the Hopper forward kernel that are not its default.
+class HopperForwardTest : public GpuTest<testing::TestWithParam<std::tuple<HopperForwardVersion, AttentionCase>>> {
+ protected:
+  const AttentionCase& test() const { return std::get<1>(GetParam()); }
+  PieceAttention attention() const {
+    PieceAttention made(heads_of(test().shape), Kernel::kHopper);
+    made.use(std::get<0>(GetParam()));
+    return made;
+  }
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (IsSkipped()) return;
+    const std::string why = refusal(Kernel::kHopper, heads_of(test().shape), capability());
+    if (!why.empty()) GTEST_SKIP() << why;
+  }
+};
+
+TEST_P(HopperForwardTest, MatchesTheReference) {
+  PieceAttention version = attention();
+  const Rows in = rows_of(test().shape, 1.0F), large = rows_of(test().shape, 16.0F);
+  expect_attention(test(), in, run(version, test(), in, 2), 1e-5);
+  expect_attention(test(), large, run(version, test(), large), 1e-4);
+}
+
+std::string forward_name(const testing::TestParamInfo<std::tuple<HopperForwardVersion, AttentionCase>>& info) {
+  return hopper_forward_names()[static_cast<std::size_t>(std::get<0>(info.param))] + "_" + std::get<1>(info.param).name;
+}
+static_assert(kDefaultHopperForward == HopperForwardVersion::kA);  // PieceAttentionTest has it
+INSTANTIATE_TEST_SUITE_P(Versions, HopperForwardTest,
+                         testing::Combine(testing::Values(HopperForwardVersion::kE),
+                                          testing::ValuesIn(attention_cases(128))),
+                         forward_name);
+
 struct Gradients {
   std::vector<Bf16> q, k, v;
 };

@@ -58,20 +58,24 @@ const std::vector<std::string>& columns() {
   return names;
 }
 
-const std::string& default_version() {
+template <class Version>
+Version version_named(const std::vector<std::string>& names, const std::string& name) {
+  return static_cast<Version>(std::find(names.begin(), names.end(), name) - names.begin());
+}
+const std::string& default_forward() { return hopper_forward_names()[static_cast<std::size_t>(kDefaultHopperForward)]; }
+const std::string& default_backward() {
   return hopper_backward_names()[static_cast<std::size_t>(kDefaultHopperBackward)];
 }
-HopperBackwardVersion version_named(const std::string& name) {
-  const std::vector<std::string>& names = hopper_backward_names();
-  return static_cast<HopperBackwardVersion>(std::find(names.begin(), names.end(), name) - names.begin());
-}
+
+// What is timed of our Hopper kernels, one after the other; other kernels have one version and no groups.
+struct Versions {
+  std::vector<std::string> forward = {default_forward()}, backward = {default_backward()};
+  std::vector<int> backward_groups = {kChosenGroups};
+};
 
 class Bench {
  public:
-  Bench(ResultFile file, double seconds, std::vector<std::string> backward_versions, std::vector<int> backward_groups)
-      : file_(std::move(file)),
-        backward_versions_(std::move(backward_versions)),
-        backward_groups_(std::move(backward_groups)) {
+  Bench(ResultFile file, double seconds, Versions versions) : file_(std::move(file)), versions_(std::move(versions)) {
     limits_.most_seconds = seconds;
   }
 
@@ -80,25 +84,15 @@ class Bench {
  private:
   void time(const AttentionRow& row, const AttentionCall& call, const std::string& impl, bool backward,
             const std::function<void()>& enqueue);
-  std::vector<std::string> versions_for(const PieceAttention& own) const {
-    const bool hopper = own.kernel() == PieceAttention::Kernel::kHopper;
-    return hopper ? backward_versions_ : std::vector<std::string>{default_version()};
-  }
-  std::vector<int> groups_for(const PieceAttention& own) const {
-    return own.kernel() == PieceAttention::Kernel::kHopper ? backward_groups_ : std::vector<int>{kChosenGroups};
-  }
-  static std::string suffix(const std::string& version, int group) {
-    const std::string in_step = group == kChosenGroups ? "" : fmt::format("-x{}", group);
-    return (version == default_version() ? "" : "-" + version) + in_step;
-  }
+  void time_own(const AttentionRow& row, const AttentionCall& call, PieceAttention& own,
+                const PieceAttention::Inputs& in, Bf16* o, float* lse, const PieceAttention::Gradients& gradients);
   // A kernel that cannot run a row is no fault of the row: said, and the others go on.
   void skip(const AttentionRow& row, const std::string& impl, const std::exception& why) const {
     fmt::print(stderr, "{} {}: left out: {}\n", row.name, impl, why.what());
   }
 
   ResultFile file_;
-  std::vector<std::string> backward_versions_;  // of the Hopper kernel
-  std::vector<int> backward_groups_;
+  Versions versions_;
   CallTimer timer_;
   LoopLimits limits_;
   CudnnAttention cudnn_;
@@ -136,6 +130,33 @@ void Bench::time(const AttentionRow& row, const AttentionCall& call, const std::
   std::fflush(stdout);
 }
 
+// `o` and `lse` are those of `in`, to write.
+void Bench::time_own(const AttentionRow& row, const AttentionCall& call, PieceAttention& own,
+                     const PieceAttention::Inputs& in, Bf16* o, float* lse,
+                     const PieceAttention::Gradients& gradients) {
+  const cudaStream_t stream = timer_.stream();
+  const bool hopper = own.kernel() == PieceAttention::Kernel::kHopper;
+  const std::string impl = hopper ? "longhaul-hopper" : "longhaul-portable";
+  const Versions versions = hopper ? versions_ : Versions{};
+  const PiecePlan plan = own.plan(call.pieces, call.q_rows, call.k_rows, stream);
+  for (const std::string& version : versions.forward) {
+    own.use(version_named<HopperForwardVersion>(hopper_forward_names(), version));
+    time(row, call, impl + (version == default_forward() ? "" : "-" + version), false,
+         [&] { own.forward(plan, in.q, in.k, in.v, o, lse, stream); });
+  }
+  for (const int group : versions.backward_groups) {
+    BackwardGroups groups = own.backward_groups();
+    if (group != kChosenGroups) groups.tiles = group;
+    const std::string in_step = group == kChosenGroups ? "" : fmt::format("-x{}", group);
+    const PieceBackwardPlan backward = own.plan_backward(call.pieces, call.q_rows, call.k_rows, stream, groups);
+    for (const std::string& version : versions.backward) {
+      own.use(version_named<HopperBackwardVersion>(hopper_backward_names(), version));
+      time(row, call, impl + (version == default_backward() ? "" : "-" + version) + in_step, true,
+           [&] { own.backward(backward, in, gradients, stream); });
+    }
+  }
+}
+
 void Bench::run(const AttentionRow& row, const AttentionCall& call) {
   const cudaStream_t stream = timer_.stream();
   const auto q_size = static_cast<std::size_t>(call.q_rows * row.q_heads * row.head_dim);
@@ -149,22 +170,8 @@ void Bench::run(const AttentionRow& row, const AttentionCall& call) {
                              static_cast<int>(row.head_dim)};
   try {
     PieceAttention own(shape);
-    const PiecePlan plan = own.plan(call.pieces, call.q_rows, call.k_rows, stream);
-    const std::string impl = own.kernel() == PieceAttention::Kernel::kHopper ? "longhaul-hopper" : "longhaul-portable";
-    time(row, call, impl, false,
-         [&] { own.forward(plan, q.data(), k.data(), v.data(), o.data(), lse.data(), stream); });
-    for (const int group : groups_for(own)) {
-      BackwardGroups groups = own.backward_groups();
-      if (group != kChosenGroups) groups.tiles = group;
-      const PieceBackwardPlan backward = own.plan_backward(call.pieces, call.q_rows, call.k_rows, stream, groups);
-      for (const std::string& version : versions_for(own)) {
-        if (own.kernel() == PieceAttention::Kernel::kHopper) own.use(version_named(version));
-        time(row, call, impl + suffix(version, group), true, [&] {
-          own.backward(backward, {q.data(), k.data(), v.data(), o.data(), lse.data(), d_o.data()},
-                       {d_q.data(), d_k.data(), d_v.data()}, stream);
-        });
-      }
-    }
+    time_own(row, call, own, {q.data(), k.data(), v.data(), o.data(), lse.data(), d_o.data()}, o.data(), lse.data(),
+             {d_q.data(), d_k.data(), d_v.data()});
   } catch (const std::invalid_argument& why) {
     skip(row, "longhaul", why);
   }
@@ -185,8 +192,8 @@ int report(const Errors& errors) {
 
 struct Options {
   std::string out, only;
-  std::vector<std::string> names, backward_versions = {default_version()};
-  std::vector<int> backward_groups = {kChosenGroups};
+  std::vector<std::string> names;
+  Versions versions;
   bool list = false, resume = false, quick = false;
   double seconds = 0.15;
 };
@@ -232,7 +239,7 @@ int run(const Options& options) {
   auto file = ResultFile::open(options.out, {identity_lines(), {"date: " + date}, columns(), {"pass", "impl", "name"}},
                                options.resume);
   if (!file) return report(file.error());
-  Bench bench(std::move(*file), options.seconds, options.backward_versions, options.backward_groups);
+  Bench bench(std::move(*file), options.seconds, options.versions);
   for (const AttentionRow& row : *rows) {
     const Expected<AttentionCall> call = attention_call(row);
     if (!call) return report(call.error());
@@ -251,10 +258,13 @@ int main(int argc, char** argv) {
   auto* out = app.add_option("--out", options.out, "CSV file to write");
   app.add_option("--only", options.only, "rows whose name holds this text");
   app.add_option("--names", options.names, "these rows, in this order")->delimiter(',');
-  app.add_option("--backward-versions", options.backward_versions, "of our Hopper kernel, timed one after the other")
+  app.add_option("--forward-versions", options.versions.forward, "of our Hopper kernel, timed one after the other")
+      ->delimiter(',')
+      ->check(CLI::IsMember(longhaul::hopper_forward_names()));
+  app.add_option("--backward-versions", options.versions.backward, "of our Hopper kernel, timed one after the other")
       ->delimiter(',')
       ->check(CLI::IsMember(longhaul::hopper_backward_names()));
-  app.add_option("--backward-groups", options.backward_groups,
+  app.add_option("--backward-groups", options.versions.backward_groups,
                  "most key tiles joined, of our Hopper kernel (0: its default), each with every version")
       ->delimiter(',')
       ->check(CLI::Range(0, 1024));
