@@ -26,12 +26,13 @@ struct Norm {
   std::map<std::int32_t, double> by_rank;  // difference
   std::int64_t elements = 0;
   std::vector<bool> seen;                                   // rows, of activations
+  std::int64_t columns = 0;                                 // of a row
   std::int64_t size = 0;                                    // elements, of parameters
   std::vector<std::pair<std::int64_t, std::int64_t>> held;  // ranges of them, of parameters
 
-  // Rows or elements that no rank holds.
+  // Elements that no rank holds.
   std::int64_t missing() const {
-    std::int64_t count = std::count(seen.begin(), seen.end(), false) + size, end = 0;
+    std::int64_t count = std::count(seen.begin(), seen.end(), false) * columns + size, end = 0;
     std::vector<std::pair<std::int64_t, std::int64_t>> ranges = held;
     std::sort(ranges.begin(), ranges.end());
     for (const auto& [from, to] : ranges) {
@@ -66,8 +67,12 @@ class Comparison {
       : schedule_(schedule), reference_(reference), order_(*schedule.batch), groups_(parameter_groups(schedule.model)) {
     const auto layers = static_cast<std::size_t>(schedule.model.layers);
     activations_.resize(layers, std::vector<Norm>(4));
-    for (std::vector<Norm>& layer : activations_) {
-      for (Norm& norm : layer) norm.seen.resize(static_cast<std::size_t>(order_.rows), false);
+    for (std::size_t layer = 0; layer < layers; ++layer) {
+      for (std::size_t which = 0; which < 4; ++which) {
+        Norm& norm = activations_[layer][which];
+        norm.seen.resize(static_cast<std::size_t>(order_.rows), false);
+        norm.columns = table(static_cast<std::int16_t>(layer), which).columns;
+      }
     }
     for (const ParameterGroup& group : groups_) {
       parameters_.emplace_back(group.unit == UnitKind::kLayer ? layers : 1);
@@ -217,7 +222,7 @@ class Comparison {
     }
     if (result.missing > 0) {
       result.error = std::numeric_limits<double>::infinity();
-      result.worst = fmt::format("{} of the reference are held by no rank", result.missing);
+      result.worst = fmt::format("{} elements of the reference are held by no rank", result.missing);
     }
     return result;
   }
@@ -308,7 +313,7 @@ std::vector<float> floats(const std::vector<double>& values) {
 }  // namespace
 
 bool within_limit(const NumericsResult& result) {
-  return result.missing == 0 && std::isfinite(result.limit) && result.error <= result.limit;
+  return result.missing == 0 && result.limit < kErrorOfZeros && result.error <= result.limit;
 }
 
 StepWish numerics_wish(const Schedule& schedule) {

@@ -53,14 +53,14 @@ struct QuantityNorm {
   std::string quantity;
   double error = 0;
   std::int64_t elements = 0;  // compared, on every rank that holds them
-  std::int64_t missing = 0;
-  std::string worst;  // "layer 1, rank 3": the layer, and the rank with the largest share of its difference
+  std::int64_t missing = 0;   // elements of the reference that no rank holds
+  std::string worst;          // "layer 1, rank 3": the layer, and the rank with the largest share of its difference
 };
 std::vector<QuantityNorm> relative_errors(const Schedule& schedule, const StepOutcome& outcome,
                                           const StepReference& reference);
 
-// Whether nothing is missing and the error within its limit. An infinite limit, which a broken undistributed step
-// gives, allows nothing: the same fault may be in both.
+// Whether nothing is missing and the error within its limit. A limit of kErrorOfZeros and more, which a broken
+// undistributed step gives, allows nothing: the same fault may be in both.
 bool within_limit(const NumericsResult& result);
 
 struct NumericsLimits {

@@ -94,12 +94,15 @@ struct RankRun {
 };
 
 // ||x - ref|| / ||ref|| (Frobenius, fp64) of one quantity over all ranks that hold it, worst layer.
+// What zeros in place of a result have as their error: from this limit on everything passes, so it allows nothing.
+inline constexpr double kErrorOfZeros = 1;
+
 struct NumericsResult {
   std::string quantity;            // "O", "LSE", "dQ", "dK", "dV", "loss", gradients "embedding", "qkv", "gate_up", ...
   std::string reference;           // "fp64", "fp64-rows" (sampled rows), "undistributed-bf16"
   double error = 0;                // infinity if something is NaN or missing
   double undistributed_error = 0;  // of the undistributed bf16 run against the same reference; 0: not compared
-  double limit = 0;                // error must be below it
+  double limit = 0;                // most error that passes; kErrorOfZeros and more: none does
   std::int64_t elements = 0;       // compared
   std::int64_t missing = 0;        // elements of the reference that no rank held
   std::string worst;               // where: "layer 1, rank 3"

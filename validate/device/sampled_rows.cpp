@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -114,6 +115,8 @@ std::vector<NumericsResult> judge_rows(const std::vector<QuantityNorm>& errors,
   LH_ASSERT(errors.size() == undistributed.size(), "{} quantities against {}", errors.size(), undistributed.size());
   std::vector<NumericsResult> results;
   for (std::size_t i = 0; i < errors.size(); ++i) {
+    LH_ASSERT(errors[i].quantity == undistributed[i].quantity, "{} against {}", errors[i].quantity,
+              undistributed[i].quantity);
     NumericsResult result;
     result.quantity = errors[i].quantity;
     result.reference = "fp64-rows";

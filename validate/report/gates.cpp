@@ -245,7 +245,8 @@ void gate_numerics(const Comparison& comparison, GateReport& report) {
                     one.error,
                     one.limit,
                     ""};
-    check.message = fmt::format("{}: {:.2e}, allowed {:.2e}, {} elements{}{}", check.name, one.error, one.limit,
+    check.message = fmt::format("{}: {:.2e}, allowed {:.2e}{}, {} elements{}{}", check.name, one.error, one.limit,
+                                one.limit < kErrorOfZeros ? "" : " (from a broken undistributed step: nothing)",
                                 one.elements, one.missing > 0 ? fmt::format(", {} on no rank", one.missing) : "",
                                 one.worst.empty() ? "" : ", worst at " + one.worst);
     report.checks.push_back(std::move(check));

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <string>
+#include <utility>
 
 #include "tests/unit/device/device_case.h"
 #include "validate/cpu/resident.h"
@@ -157,6 +159,38 @@ TEST(Judge, ABrokenUndistributedStepAllowsNothing) {
     EXPECT_FALSE(judge_against_step(of, broken).front().pass) << error;
     EXPECT_FALSE(judge_rows(of, broken).front().pass) << error;
   }
+}
+
+// Zeros have an error of 1: an undistributed step that errs by half would let everything through at twice that.
+TEST(Judge, ALimitThatZerosWouldPassAllowsNothing) {
+  for (const auto& [alone, passes] : {std::pair{0.25, true}, {0.5, false}, {2.0, false}}) {
+    const std::vector<QuantityNorm> of = {{"qkv", 0.3, 8, 0, ""}}, beside = {{"qkv", alone, 8, 0, ""}};
+    EXPECT_EQ(judge(of, beside, "fp64").front().pass, passes) << alone;
+    EXPECT_EQ(judge_against_step(of, beside).front().pass, passes) << alone;
+    EXPECT_EQ(judge_rows(of, beside).front().pass, passes) << alone;
+  }
+}
+
+// Without one rank's O of one layer, its rows are missing with all their columns.
+TEST(RelativeErrors, MissingIsCountedInElements) {
+  DeviceCase of;
+  of.strategy = "allgather-cp";
+  const auto schedule = schedule_of(of);
+  const StepReference reference = reference_of(
+      schedule->model, reference_step(schedule->model, *schedule->batch, bf16_parameters(schedule->model, 1)));
+  StepOutcome outcome = run(*schedule);
+  const QuantityNorm whole = *find(relative_errors(*schedule, outcome, reference), "O");
+  EXPECT_EQ(whole.missing, 0);
+  const auto lost = std::find_if(outcome.tensors.begin(), outcome.tensors.end(), [&](const StepTensor& tensor) {
+    return !tensor.before_op && schedule->tensors[static_cast<std::size_t>(tensor.id.kind)].name == "attention_output";
+  });
+  ASSERT_NE(lost, outcome.tensors.end());
+  outcome.tensors.erase(lost);
+  const QuantityNorm cut = *find(relative_errors(*schedule, outcome, reference), "O");
+  EXPECT_GT(cut.missing, 0);
+  EXPECT_EQ(cut.missing % schedule->model.q_width(), 0);
+  EXPECT_EQ(cut.missing, whole.elements - cut.elements);
+  EXPECT_EQ(cut.worst, std::to_string(cut.missing) + " elements of the reference are held by no rank");
 }
 
 // Infinity in a layer of the reference: infinity / infinity is no error that the next layer's may hide.

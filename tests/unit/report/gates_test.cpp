@@ -161,6 +161,12 @@ TEST(NumericsGate, WrongNumbersFail) {
   ASSERT_TRUE(report.failed());
   EXPECT_EQ(report.checks.front().message,
             "dQ against fp64: 5.00e-01, allowed 2.00e-02, 4096 elements, 3 on no rank, worst at layer 1, rank 3");
+  of.numerics.front().limit = 1.2;
+  report = {};
+  gate_numerics(of, report);
+  EXPECT_EQ(report.checks.front().message,
+            "dQ against fp64: 5.00e-01, allowed 1.20e+00 (from a broken undistributed step: nothing), 4096 elements, 3 "
+            "on no rank, worst at layer 1, rank 3");
 }
 
 TEST(BaselineFaults, EveryMismatchAtOnce) {
