@@ -7,10 +7,10 @@
 // call's tiles out so that long ones run last; it ends `masked_tail_tiles` mean tiles later than a perfectly even one.
 // FlashAttention-3 runs long ones first and ends evenly, but each query tile of a piece that has a mask costs
 // `seconds_per_masked_tile` more in either pass: the mask, the edges of wider key tiles, a pipeline that starts anew.
-// Its forward tiles hold several query heads of a key head (`packs_heads`), so that short pieces fill them. A library
-// whose grid has as many tiles for every piece as the longest one has (FlashAttention-2) also pays for the blocks that
-// find no work. Never less than the operands' bytes over the data sheet's bandwidth. Constants are per head of
-// dimension 128 and scale with the dimension.
+// Its forward tiles hold several query heads of a key head (`packs_heads`), so that short pieces fill them; they visit
+// whole tiles of keys. A library whose grid has as many tiles for every piece as the longest one has (FlashAttention-2)
+// also pays for the blocks that find no work. Never less than the operands' bytes over the data sheet's bandwidth.
+// Constants are per head of dimension 128 and scale with the dimension.
 //
 // Other generations than the measured one: the part of a pair's time that its matrix products need at the rate that
 // the library's instructions reach (`matrix_share` of the peak) scales with that rate, the rest (softmax, loads) and

@@ -241,6 +241,17 @@ TEST(AttentionLibrary, EveryFaultOfAFileIsTold) {
                                  HasSubstr("/backward/residuals: is missing; expected an object of residuals"),
                                  HasSubstr("/backward/packs_heads: unknown key")));
   EXPECT_FALSE(valid(json));
+
+  for (const auto& [key, value] : {std::pair{"block_rows", nlohmann::json(64)}, {"seconds_per_idle_block", 1e-7}}) {
+    nlohmann::json wrong = shipped("flash-attention-3");
+    wrong["forward"][key] = value;
+    const auto refused = parse_attention_library(wrong.dump(), "l.json");
+    ASSERT_FALSE(refused) << key;
+    ASSERT_EQ(refused.error().size(), 1U);
+    EXPECT_EQ(refused.error().front().to_string(),
+              "l.json: /forward/packs_heads: is true beside smaller blocks or idle ones, which packed tiles do not "
+              "count; expected \"block_rows\": 128 and no \"seconds_per_idle_block\"");
+  }
   const auto missing = read_attention_library("none", data_directory());
   ASSERT_FALSE(missing);
 }

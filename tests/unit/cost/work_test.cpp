@@ -81,11 +81,10 @@ TEST(AttentionWork, BlocksAreThoseWithAnUnmaskedPair) {
   EXPECT_EQ(one(1024, 1024, 1024 * 32).forward_blocks, 8 * (0.5 + 1.5));
 }
 
-// A block-diagonal mask, 1,024 x 1,024 with 32 keys a row: a tile visits 32 / 128 + 1 tiles of the other side.
 // 100 causal rows: 2, 4 and 7 tiles of 64, 32 and 16 rows; a row sees 50.5 keys in the mean, and 64 more for rounding
-// and 32, 16 and 8 for the edge are more than the one key tile but
-// for the last: 122.5. 40 rows that see all of 300 keys: 1, 2 and 3 tiles that
-// visit 384. 256 rows at the end of 1,000 keys: 4, 8 and 16 tiles; 744 + 128.5 keys, and with 64 and 8 944.5 of 1,024.
+// and 32, 16 and 8 for the edge are more than the one key tile but for the last: 122.5. 40 rows that see all of 300
+// keys: 1, 2 and 3 tiles that visit 384. 256 rows at the end of 1,000 keys: 4, 8 and 16 tiles; 744 + 128.5 keys, and
+// with 64 and 8 944.5 of 1,024.
 TEST(AttentionWork, HeadsPackedByHand) {
   AttentionWork work = one(100, 100, causal(100, 100));
   EXPECT_EQ(work.masked_tiles, 1);
@@ -102,6 +101,7 @@ TEST(AttentionWork, HeadsPackedByHand) {
   EXPECT_DOUBLE_EQ(work.packed[2].pairs, 112 * 122.5 + 48 * 384 + 256 * 944.5);
 }
 
+// A block-diagonal mask, 1,024 x 1,024 with 32 keys a row: a tile visits 32 / 128 + 1 tiles of the other side.
 TEST(AttentionWork, OtherMasksAreEstimated) {
   const AttentionWork work = one(1024, 1024, 1024 * 32);
   EXPECT_EQ(work.forward_tiles, 8 * 1.25);
