@@ -177,8 +177,8 @@ std::vector<std::string> uncovered_runs(const RunsAccuracy& accuracy) {
         missing.push_back(none ? strategy : fmt::format("{} ({})", strategy, fmt::join(of_strategy, ", ")));
       }
     }
-    lines.push_back(fmt::format("{}: {} of {} asked runs are kept; none of {}", wanted.scope, covered, asked,
-                                fmt::join(missing, ", ")));
+    lines.push_back(fmt::format("{}: {} of {} asked runs are kept{}", wanted.scope, covered, asked,
+                                missing.empty() ? "" : fmt::format("; none of {}", fmt::join(missing, ", "))));
   }
   return lines;
 }

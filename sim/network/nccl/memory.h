@@ -3,9 +3,8 @@
 //
 // * Every device allocation is one of its own and takes whole pieces of 2 MiB (include/alloc.h: ncclCudaCallocAsync,
 //   ncclCuMemAlloc; the granularity of device memory).
-// * At init each channel takes three small ones (channel.cc: initChannel), the communicator two (init.cc:
-// devCommSetup).
-//   There are as many channels as sends may use: those of collectives, up to a power of two (graph/paths.cc:
+// * At init each channel takes three small ones (channel.cc: initChannel), the communicator two (devCommSetup of
+//   init.cc). There are as many channels as sends may use: those of collectives, up to a power of two (graph/paths.cc:
 //   ncclTopoComputeP2pChannels). A communicator of one rank finds 32 rings on its GPU and doubles them to 64
 //   (graph/search.cc: maxChannels; graph/connect.cc: ncclTopoPostset).
 // * A connection is made when it is first used (init.cc: runtimeConn). The receiver's side holds the buffers of three

@@ -190,6 +190,28 @@ TEST_F(RunsFolder, ErrorsAndOrders) {
   EXPECT_THAT(runs_csv(*accuracy), HasSubstr("a.json,small,small,flashcp,virtual,4,synthetic,1.2,0,2026-01-02,8,"));
 }
 
+// Ten strategies at two lengths on 4 and 8 virtual ranks are asked: with all of them the line ends there, and without
+// one it is named.
+TEST(UncoveredRuns, NameWhatIsMissingAlone) {
+  RunsAccuracy accuracy;
+  for (const char* strategy :
+       {"flashcp", "basp", "csbp", "dpp", "allgather-cp", "per-doc-cp", "ulysses", "bd-offset-cp", "1f1b", "seq1f1b"}) {
+    for (const std::int64_t tokens : {65536, 131072}) {
+      for (const std::int32_t ranks : {4, 8}) {
+        JudgedRun& run = accuracy.runs.emplace_back();
+        run.tokens = tokens;
+        run.comparison.strategy = strategy;
+        run.comparison.ranks = ranks;
+        run.comparison.placement = RankPlacement::kVirtual;
+      }
+    }
+  }
+  EXPECT_EQ(uncovered_runs(accuracy).front(), "virtual ranks: 40 of 40 asked runs are kept");
+  accuracy.runs.pop_back();
+  EXPECT_EQ(uncovered_runs(accuracy).front(),
+            "virtual ranks: 39 of 40 asked runs are kept; none of seq1f1b (128K on 8)");
+}
+
 TEST_F(RunsFolder, FilesThatAreNoRunsAreErrors) {
   std::ofstream(fs::path(path()) / "x.json") << "{}";
   std::ofstream(fs::path(path()) / "y.json") << "{";
