@@ -335,8 +335,12 @@ void launch(const HopperMaps& maps, const HopperForwardArgs& args, int multiproc
 
 void launch_hopper_forward(HopperForwardVersion version, const HopperMaps& maps, const HopperForwardArgs& args,
                            int multiprocessors, cudaStream_t stream) {
-  if (version == HopperForwardVersion::kE) return launch<RegisterQueries>(maps, args, multiprocessors, stream);
-  launch<SharedQueries>(maps, args, multiprocessors, stream);
+  switch (version) {
+    case HopperForwardVersion::kA:
+      return launch<SharedQueries>(maps, args, multiprocessors, stream);
+    case HopperForwardVersion::kE:
+      return launch<RegisterQueries>(maps, args, multiprocessors, stream);
+  }
 }
 
 }  // namespace longhaul

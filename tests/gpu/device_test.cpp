@@ -142,6 +142,16 @@ INSTANTIATE_TEST_SUITE_P(Shapes, RowCalls,
                                          RowsCase{1, 70003, 70003, ElementType::kBf16, ElementType::kBf16, true, false},
                                          RowsCase{70000, 1, 1, ElementType::kBf16, ElementType::kFp32, false, false}));
 
+// The one row of the list stands where no 16 bytes begin.
+TEST_F(OnGpu, OneRowOfAListIsReadWhereItStands) {
+  for (const std::int64_t columns : {10, 16}) {
+    const std::vector<std::int32_t> index = {5};
+    const Rows from{{MemoryPart::kArena, 0}, ElementType::kBf16, 1, columns, columns + 1, 0};
+    const Rows to{{MemoryPart::kArena, 1 << 19}, ElementType::kFp32, 1, columns, columns, kNoIndex};
+    expect_equal_bytes({CopyRowsCall{from, to, false}}, index, from.type, to.type);
+  }
+}
+
 TEST_F(OnGpu, ANegativeIndexReadsZeros) {
   const std::vector<std::int32_t> index = {2, -1, 0};
   const Rows from{{MemoryPart::kArena, 0}, ElementType::kBf16, 3, 32, 32, 0};

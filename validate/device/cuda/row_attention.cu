@@ -1,5 +1,6 @@
 #include <cmath>
 #include <stdexcept>
+#include <string>
 
 #include "kernels/common/check.h"
 #include "validate/device/cuda/row_attention.h"
@@ -197,7 +198,11 @@ void row_attention(const RowAttention& problem, cudaStream_t stream) {
   const RowAttention& p = problem;
   if (p.head_dim < 8 || p.head_dim % 8 != 0 || p.head_dim > kRowAttentionMostDim || p.kv_heads < 1 ||
       p.q_heads % p.kv_heads != 0 || p.q_heads < 1) {
-    throw std::invalid_argument("row_attention: head dimension a multiple of 8 up to 256, whole groups of query heads");
+    throw std::invalid_argument("row_attention: " + std::to_string(p.q_heads) + " query heads for " +
+                                std::to_string(p.kv_heads) + " key heads of dimension " + std::to_string(p.head_dim) +
+                                "; each key head serves the same number of query heads, and dimensions are multiples "
+                                "of 8 up to " +
+                                std::to_string(kRowAttentionMostDim));
   }
   if (p.rows == 0) return;
   const std::int64_t groups = (p.q_heads / p.kv_heads + kHeads - 1) / kHeads;

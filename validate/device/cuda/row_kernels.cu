@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
 
 #include "kernels/common/check.h"
 #include "validate/device/cuda/row_kernels.h"
+#include "validate/device/cuda/row_launch.h"
 
 namespace longhaul {
 namespace {
@@ -238,65 +242,22 @@ __global__ void delay_kernel(unsigned long long nanoseconds) {
 
 RowsArgument argument(const DeviceRows& rows) { return {rows.data, rows.index, rows.stride, rows.bf16 ? 1 : 0}; }
 
-bool tight(const DeviceRows& rows) { return rows.index == nullptr && (rows.stride == rows.columns || rows.rows <= 1); }
-
-// Rows without gaps as one row.
-DeviceRows flat(const DeviceRows& rows) {
-  DeviceRows one = rows;
-  one.columns = rows.rows * rows.columns;
-  one.stride = one.columns;
-  one.rows = 1;
-  return one;
-}
-
-bool grouped(const DeviceRows& rows) {
-  return rows.columns % 8 == 0 && (rows.stride % 8 == 0 || rows.rows <= 1) &&
-         reinterpret_cast<std::uintptr_t>(rows.data) % 16 == 0;
-}
-
-DeviceRows columns_from(const DeviceRows& rows, std::int64_t begin) {
-  DeviceRows rest = rows;
-  rest.columns -= begin;
-  rest.data = static_cast<char*>(rows.data) + begin * (rows.bf16 ? 2 : 4);
-  return rest;
-}
-
 unsigned blocks_for(std::int64_t groups) {
   return static_cast<unsigned>(std::clamp<std::int64_t>((groups + kThreads - 1) / kThreads, 1, kMostBlocks));
 }
 
-// Calls launch(rows, extent, blocks, V as a constant) for rows that lie alike in `all`: as one row where none has gaps,
-// by eights as far as they go.
+// Calls launch(rows, extent, blocks, V as a constant) for rows that lie alike in `all`.
 template <class Launch>
 void launch_by_groups(std::vector<DeviceRows> all, const Launch& launch) {
-  if (all.front().rows == 0 || all.front().columns == 0) return;
-  if (std::all_of(all.begin(), all.end(), tight)) {
-    for (DeviceRows& rows : all) rows = flat(rows);
-  }
-  const auto issue = [&](const std::vector<DeviceRows>& part, auto width) {
-    constexpr int kWidth = decltype(width)::value;
-    const std::int64_t groups = part.front().columns / kWidth;
-    const Extent extent{static_cast<unsigned>(part.front().rows), static_cast<unsigned>(groups)};
-    launch(part, extent, blocks_for(part.front().rows * groups), width);
-    LH_CUDA_CHECK(cudaGetLastError());
-  };
-  using One = std::integral_constant<int, 1>;
-  using Eight = std::integral_constant<int, 8>;
-  const std::int64_t body = all.front().columns / 8 * 8;
-  if (all.front().rows == 1 && body > 0 && body < all.front().columns) {
-    std::vector<DeviceRows> most = all, rest;
-    for (DeviceRows& rows : most) rows.columns = body;
-    if (std::all_of(most.begin(), most.end(), grouped)) {
-      for (const DeviceRows& rows : all) rest.push_back(columns_from(rows, body));
-      issue(most, Eight{});
-      issue(rest, One{});
-      return;
+  for (const RowLaunch& each : row_launches(std::move(all))) {
+    const std::int64_t rows = each.rows.front().rows, groups = each.rows.front().columns / each.group;
+    const Extent extent{static_cast<unsigned>(rows), static_cast<unsigned>(groups)};
+    if (each.group == kWideGroup) {
+      launch(each.rows, extent, blocks_for(rows * groups), std::integral_constant<int, kWideGroup>{});
+    } else {
+      launch(each.rows, extent, blocks_for(rows * groups), std::integral_constant<int, 1>{});
     }
-  }
-  if (std::all_of(all.begin(), all.end(), grouped)) {
-    issue(all, Eight{});
-  } else {
-    issue(all, One{});
+    LH_CUDA_CHECK(cudaGetLastError());
   }
 }
 
