@@ -310,6 +310,11 @@ TEST_F(OnGpu, TimesOfVirtualRanksAreComplete) {
   }
   for (const RankRun& rank : record.rank_runs) {
     for (const std::int64_t step : rank.step_ps) EXPECT_GT(step, 0);
+    EXPECT_EQ(rank.clock_mhz.size(), rank.step_ps.size());
+    // Steps too short to tell have 0 (kShortestClockSpanNs); no GPU runs below 100 MHz or beyond its highest clock.
+    for (const std::int32_t clock : rank.clock_mhz) {
+      EXPECT_TRUE(clock == 0 || (clock > 100 && clock < 1.02 * record.hardware.sm_clock_mhz)) << clock;
+    }
   }
   EXPECT_TRUE(run_record_from_json(to_json(record), "run.json"));
 }

@@ -106,6 +106,11 @@ class Device {
   // that a device is not timed while it waits for the host.
   virtual void hold_start(StreamHandle stream) = 0;
   virtual void release_start() = 0;
+  // Where, on a stream, a span begins and ends whose clock is asked for: the multiprocessors' mean over the last span,
+  // in MHz, when all work is done. 0: not known.
+  virtual void begin_clock(StreamHandle) {}
+  virtual void end_clock(StreamHandle) {}
+  virtual std::int32_t clock_mhz() { return 0; }
 
   // After a hang: nothing more is freed or waited for.
   virtual void abandon() = 0;

@@ -115,6 +115,7 @@ void DeviceExecutor::begin_step(std::int32_t rank, bool hold) {
     device(rank).hold_start(first);
     held_ = 0;
   }
+  device(rank).begin_clock(first);
   const EventHandle start = steps_[static_cast<std::size_t>(rank)].start;
   device(rank).record(start, first);
   for (std::int32_t s = 1; s < plan_.programs().streams; ++s) {
@@ -130,6 +131,7 @@ void DeviceExecutor::end_step(std::int32_t rank) {
     device(rank).wait(first, join);
   }
   device(rank).record(steps_[static_cast<std::size_t>(rank)].end, first);
+  device(rank).end_clock(first);
 }
 
 void DeviceExecutor::keep_times(std::int32_t rank, RunRecord& record) {
@@ -200,9 +202,11 @@ void DeviceExecutor::time_ops(RunRecord& record) {
 }
 
 void DeviceExecutor::time_steps(RunRecord& record) {
-  const auto step = [&](std::int32_t rank) {
-    const Timers& timers = steps_[static_cast<std::size_t>(rank)];
-    return device(rank).picoseconds_between(timers.start, timers.end);
+  const auto keep = [&](RankRun& run) {
+    const Timers& timers = steps_[static_cast<std::size_t>(run.rank)];
+    run.step_ps.push_back(device(run.rank).picoseconds_between(timers.start, timers.end));
+    run.clock_mhz.push_back(device(run.rank).clock_mhz());
+    return run.step_ps.back();
   };
   // Plans and memory of libraries are there since the ops were timed.
   for (std::int32_t repeat = -std::min(1, options_.warmups); repeat < options_.repeats; ++repeat) {
@@ -213,7 +217,7 @@ void DeviceExecutor::time_steps(RunRecord& record) {
         end_step(rank);
         release_starts();
         synchronize();
-        if (repeat >= 0) record.rank_runs[static_cast<std::size_t>(rank)].step_ps.push_back(step(rank));
+        if (repeat >= 0) keep(record.rank_runs[static_cast<std::size_t>(rank)]);
       }
       continue;
     }
@@ -224,10 +228,7 @@ void DeviceExecutor::time_steps(RunRecord& record) {
     synchronize();
     if (repeat < 0) continue;
     std::int64_t longest = 0;
-    for (RankRun& run : record.rank_runs) {
-      run.step_ps.push_back(step(run.rank));
-      longest = std::max(longest, step(run.rank));
-    }
+    for (RankRun& run : record.rank_runs) longest = std::max(longest, keep(run));
     record.step_ps.push_back(longest);
   }
 }

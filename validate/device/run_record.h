@@ -90,6 +90,8 @@ struct RankRun {
   std::int64_t device_peak_bytes = 0;   // as the device reports it: most in use less what was in use before; 0: unknown
   // Whole steps without events inside, by repeat. Virtual ranks: the ops of this rank alone, transfers left out.
   std::vector<std::int64_t> step_ps;
+  // The multiprocessors' mean clock over each of those steps, 0 where the device cannot tell; empty: not recorded.
+  std::vector<std::int32_t> clock_mhz;
   bool operator==(const RankRun&) const = default;
 };
 

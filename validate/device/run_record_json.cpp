@@ -1,6 +1,7 @@
 // The JSON form of a run record. Keys in a fixed order; lists of times as plain integers.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
@@ -20,6 +21,7 @@ namespace {
 
 constexpr const char* kFormat = "longhaul-run/1";
 constexpr const char* kColumnsFormat = "longhaul-run/2";
+constexpr std::int64_t kMostMegahertz = 100'000;
 
 // JSON has no infinity: null stands for it.
 Json error_json(double error) { return std::isfinite(error) ? Json(error) : Json(); }
@@ -61,14 +63,16 @@ Json op_json(const MeasuredOp& of) {
 }
 
 Json rank_json(const RankRun& of) {
-  return {{"rank", of.rank},
-          {"device", of.device},
-          {"resident_bytes", of.resident_bytes},
-          {"planned_peak_bytes", of.planned_peak_bytes},
-          {"arena_bytes", of.arena_bytes},
-          {"scratch_bytes", of.scratch_bytes},
-          {"device_peak_bytes", of.device_peak_bytes},
-          {"step_ps", of.step_ps}};
+  Json json = {{"rank", of.rank},
+               {"device", of.device},
+               {"resident_bytes", of.resident_bytes},
+               {"planned_peak_bytes", of.planned_peak_bytes},
+               {"arena_bytes", of.arena_bytes},
+               {"scratch_bytes", of.scratch_bytes},
+               {"device_peak_bytes", of.device_peak_bytes},
+               {"step_ps", of.step_ps}};
+  if (!of.clock_mhz.empty()) json["clock_mhz"] = of.clock_mhz;
+  return json;
 }
 
 Json numerics_json(const NumericsResult& of) {
@@ -162,7 +166,8 @@ class RecordReader {
     if (value->is_null()) return std::numeric_limits<double>::infinity();
     return in.number(key, 0, std::numeric_limits<double>::max()).value_or(0);
   }
-  std::vector<std::int64_t> integers(JsonReader& in, std::string_view key) {
+  std::vector<std::int64_t> integers(JsonReader& in, std::string_view key,
+                                     const char* of = "a whole number of picoseconds") {
     std::vector<std::int64_t> values;
     const Json* list = in.required(key, "a list of whole numbers");
     if (list == nullptr) return values;
@@ -175,7 +180,7 @@ class RecordReader {
       if (const std::optional<std::int64_t> value = whole_number(item)) {
         values.push_back(*value);
       } else {
-        in.add_error(fmt::format("{}/{}", key, i), "is " + describe(item), "a whole number of picoseconds");
+        in.add_error(fmt::format("{}/{}", key, i), "is " + describe(item), of);
       }
     }
     return values;
@@ -280,6 +285,11 @@ class RecordReader {
     of.scratch_bytes = required_whole<std::int64_t>(in, "scratch_bytes", 0);
     of.device_peak_bytes = required_whole<std::int64_t>(in, "device_peak_bytes", 0);
     of.step_ps = integers(in, "step_ps");
+    if (in.has("clock_mhz")) {
+      for (const std::int64_t clock : integers(in, "clock_mhz", "a whole number of MHz")) {
+        of.clock_mhz.push_back(static_cast<std::int32_t>(std::clamp<std::int64_t>(clock, -1, kMostMegahertz + 1)));
+      }
+    }
     return of;
   }
 
@@ -368,6 +378,14 @@ class RecordReader {
         add(path + "/rank", fmt::format("is {}", run.rank), fmt::format("below {}, each rank once", record.ranks));
       }
       check_steps(record, path + "/step_ps", run.step_ps, record.repeats, "one a repeat");
+      if (!run.clock_mhz.empty() && run.clock_mhz.size() != run.step_ps.size()) {
+        add(path + "/clock_mhz", fmt::format("has {} clocks", run.clock_mhz.size()),
+            fmt::format("one a step: {}", run.step_ps.size()));
+      }
+      for (std::size_t k = 0; k < run.clock_mhz.size(); ++k) {
+        if (run.clock_mhz[k] >= 0 && run.clock_mhz[k] <= kMostMegahertz) continue;
+        add(fmt::format("{}/clock_mhz/{}", path, k), "is no clock", fmt::format("0 to {} MHz", kMostMegahertz));
+      }
     }
     if (record.rank_runs.size() != static_cast<std::size_t>(record.ranks) && record.failure.kind.empty() && !part_) {
       add("/rank_runs", fmt::format("has {} entries", record.rank_runs.size()),

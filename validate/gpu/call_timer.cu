@@ -7,39 +7,23 @@
 #include "kernels/common/check.h"
 #include "validate/gpu/calibrate/bench.h"
 #include "validate/gpu/call_timer.h"
+#include "validate/gpu/global_timer.cuh"
 
 namespace longhaul {
 namespace {
 
 // A held stream goes on by itself after this many nanoseconds, so that a fault of the host cannot hang the device.
 constexpr unsigned long long kPatience = 2'000'000'000ULL;
-// Blocks of a probe for each multiprocessor, so that none is missed.
-constexpr int kProbeBlocks = 4;
 constexpr int kTimedLaunches = 100;
-
-__device__ unsigned long long nanoseconds() {
-  unsigned long long now = 0;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-  return now;
-}
 
 // gate[0]: go on; gate[1]: nobody said so in time.
 __global__ void hold_kernel(volatile int* gate) {
-  const unsigned long long start = nanoseconds();
+  const unsigned long long start = device_nanoseconds();
   while (gate[0] == 0) {
-    if (nanoseconds() - start < kPatience) continue;
+    if (device_nanoseconds() - start < kPatience) continue;
     gate[1] = 1;
     return;
   }
-}
-
-__global__ void probe_kernel(ClockReading* readings, std::uint32_t epoch) {
-  unsigned multiprocessor = 0;
-  asm volatile("mov.u32 %0, %%smid;" : "=r"(multiprocessor));
-  ClockReading& reading = readings[multiprocessor];
-  if (atomicMax(&reading.epoch, epoch) >= epoch) return;  // another block of this probe was here
-  reading.cycles = static_cast<std::uint64_t>(clock64());
-  reading.nanoseconds = nanoseconds();
 }
 
 __global__ void empty_kernel() {}
@@ -62,9 +46,6 @@ int attribute(cudaDeviceAttr what) {
   return value;
 }
 
-// Multiprocessor numbers (%smid) may leave gaps; they stay below twice the count on every device so far.
-std::size_t reading_slots() { return 2 * static_cast<std::size_t>(attribute(cudaDevAttrMultiProcessorCount)); }
-
 template <class Call>
 auto with_device_faults(const Call& call) {
   try {
@@ -77,17 +58,11 @@ auto with_device_faults(const Call& call) {
 }  // namespace
 
 CallTimer::CallTimer()
-    : flush_(2 * static_cast<std::size_t>(attribute(cudaDevAttrL2CacheSize))),
-      before_(reading_slots()),
-      after_(reading_slots()) {
+    : flush_(2 * static_cast<std::size_t>(attribute(cudaDevAttrL2CacheSize))), clock_(stream_.get()) {
   void* gate = nullptr;
   LH_CUDA_CHECK(cudaHostAlloc(&gate, 2 * sizeof(int), cudaHostAllocMapped));
   gate_ = static_cast<int*>(gate);
   // Every kernel runs once here: one that is loaded while the stream is held would wait for it to go on.
-  for (DeviceBuffer<ClockReading>* readings : {&before_, &after_}) {
-    LH_CUDA_CHECK(cudaMemsetAsync(readings->data(), 0, readings->size_bytes(), stream_.get()));
-    probe(*readings);
-  }
   LH_CUDA_CHECK(cudaMemsetAsync(flush_.data(), 0, flush_.size_bytes(), stream_.get()));
   enqueue_empty();
   hold();
@@ -109,17 +84,10 @@ void CallTimer::hold() {
 
 void CallTimer::release() { *static_cast<volatile int*>(gate_) = 1; }
 
-void CallTimer::probe(DeviceBuffer<ClockReading>& readings) {
-  const int blocks = kProbeBlocks * attribute(cudaDevAttrMultiProcessorCount);
-  probe_kernel<<<blocks, 1, 0, stream_.get()>>>(readings.data(), epoch_);
-  LH_CUDA_CHECK(cudaGetLastError());
-}
-
 Sample CallTimer::sample(const std::function<void()>& enqueue, int calls, bool cold) {
-  ++epoch_;
   if (cold) LH_CUDA_CHECK(cudaMemsetAsync(flush_.data(), 0, flush_.size_bytes(), stream_.get()));
   hold();
-  probe(before_);
+  clock_.begin(stream_.get());
   start_.record(stream_.get());
   try {
     for (int i = 0; i < calls; ++i) enqueue();
@@ -128,14 +96,14 @@ Sample CallTimer::sample(const std::function<void()>& enqueue, int calls, bool c
     throw;
   }
   end_.record(stream_.get());
-  probe(after_);
+  clock_.end(stream_.get());
   release();
   end_.synchronize();
   if (static_cast<volatile int*>(gate_)[1] != 0) {
     throw_cuda_error(__FILE__, __LINE__, "hold_kernel", "the host took over 2 s to enqueue one sample");
   }
   const float milliseconds = end_.milliseconds_since(start_) / static_cast<float>(calls);
-  return {milliseconds, clock_between(before_.download(stream_.get()), after_.download(stream_.get()), epoch_)};
+  return {milliseconds, clock_.megahertz(stream_.get())};
 }
 
 void CallTimer::enqueue_empty() {

@@ -15,8 +15,8 @@
 #include "kernels/common/bf16.h"
 #include "kernels/common/device_buffer.h"
 #include "kernels/common/stream.h"
-#include "validate/gpu/calibrate/clock_probe.h"
 #include "validate/gpu/calibrate/stopwatch.h"
+#include "validate/gpu/multiprocessor_clock.h"
 
 namespace longhaul {
 
@@ -40,13 +40,11 @@ class CallTimer {
   Sample sample(const std::function<void()>& enqueue, int calls, bool cold);
   void hold();
   void release();
-  void probe(DeviceBuffer<ClockReading>& readings);
 
   Stream stream_;
   CudaEvent start_, end_;
   DeviceBuffer<std::byte> flush_;
-  DeviceBuffer<ClockReading> before_, after_;
-  std::uint32_t epoch_ = 0;
+  MultiprocessorClock clock_;
   int* gate_ = nullptr;  // pinned host memory that the device sees: go on; gave up
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -99,6 +100,19 @@ std::vector<ComparedSite> compare_sites(const std::vector<PairedOp>& pairs, std:
     sites.push_back(std::move(of.site));
   }
   return sites;
+}
+
+// Those of all ranks; clocks that no device told are left out.
+std::int32_t clock_of_steps(const RunRecord& record) {
+  std::vector<std::int32_t> clocks;
+  for (const RankRun& run : record.rank_runs) {
+    std::copy_if(run.clock_mhz.begin(), run.clock_mhz.end(), std::back_inserter(clocks),
+                 [](auto mhz) { return mhz > 0; });
+  }
+  if (clocks.empty()) return 0;
+  const auto middle = clocks.begin() + static_cast<std::ptrdiff_t>(clocks.size() / 2);
+  std::nth_element(clocks.begin(), middle, clocks.end());
+  return *middle;
 }
 
 // A rank whose kernels run alone: the undisturbed step of virtual ranks, without events between the ops.
@@ -282,6 +296,7 @@ Comparison compare_ops(const Prediction& prediction, const RunRecord& record, co
   result.strategy = record.identity.strategy;
   result.identity = record.identity;
   result.hardware = record.hardware;
+  result.step_clock_mhz = clock_of_steps(record);
   result.placement = record.placement;
   result.ranks = record.ranks;
   result.repeats = record.repeats;

@@ -71,6 +71,7 @@ struct Comparison {
   std::string strategy;
   RunIdentity identity;
   HardwareInfo hardware;
+  std::int32_t step_clock_mhz = 0;  // median over the undisturbed steps of all ranks; 0: not known
   RankPlacement placement = RankPlacement::kVirtual;
   std::int32_t ranks = 0, repeats = 0;
   double confidence = 0;  // of measured intervals
@@ -84,6 +85,8 @@ struct Comparison {
   std::vector<Exclusion> exclusions;
   std::vector<std::string> remarks;  // what a reader must know: virtual ranks, modelled ops, drift
   bool numerics_pass() const;
+  // Of the steps, or what was read right before them; 0: neither is known.
+  std::int32_t clock_mhz() const { return step_clock_mhz > 0 ? step_clock_mhz : hardware.sm_clock_before_mhz; }
 };
 
 inline constexpr double kMeasuredConfidence = 0.95;

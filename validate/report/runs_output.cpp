@@ -89,12 +89,12 @@ TextTable runs_table(const std::vector<const JudgedRun*>& runs) {
     const Comparison& of = run->comparison;
     const ErrorSpread ranks = spread_of(of.rank_compute);
     const char* kind = of.placement == RankPlacement::kVirtual ? "virtual ranks" : "ranks";
-    table.rows.push_back(
-        {of.strategy, of.identity.study_case, run->layout, fmt::format("{} {}, {}", of.ranks, kind, of.hardware.device),
-         of.hardware.driver, fmt::format("{}", of.hardware.sm_clock_before_mhz), of.identity.date,
-         fmt::format("{}", of.repeats), part(ranks.median), part(ranks.nine_in_ten), percent_text(worst_memory(of)),
-         of.step.source == Source::kMeasured ? percent_text(of.step.error()) : "-",
-         fmt::format("{}/{}", ranks.inside, ranks.count)});
+    table.rows.push_back({of.strategy, of.identity.study_case, run->layout,
+                          fmt::format("{} {}, {}", of.ranks, kind, of.hardware.device), of.hardware.driver,
+                          fmt::format("{}", of.clock_mhz()), of.identity.date, fmt::format("{}", of.repeats),
+                          part(ranks.median), part(ranks.nine_in_ten), percent_text(worst_memory(of)),
+                          of.step.source == Source::kMeasured ? percent_text(of.step.error()) : "-",
+                          fmt::format("{}/{}", ranks.inside, ranks.count)});
   }
   return table;
 }
@@ -197,7 +197,7 @@ std::string runs_json(const RunsAccuracy& accuracy) {
                     {"ranks", of.ranks},
                     {"device", of.hardware.device},
                     {"driver", of.hardware.driver},
-                    {"sm_clock_mhz", of.hardware.sm_clock_before_mhz},
+                    {"sm_clock_mhz", of.clock_mhz()},
                     {"date", of.identity.date},
                     {"repeats", of.repeats},
                     {"reduced", of.identity.reductions},
@@ -243,10 +243,10 @@ std::string runs_csv(const RunsAccuracy& accuracy) {
     for (const ComparedRow& row : of.kinds) {
       text += csv_line({run->file, of.identity.study, of.identity.study_case, of.strategy, to_string(of.placement),
                         fmt::format("{}", of.ranks), of.hardware.device, of.hardware.driver,
-                        fmt::format("{}", of.hardware.sm_clock_before_mhz), of.identity.date,
-                        fmt::format("{}", of.repeats), row.name, fmt::format("{:.9f}", row.predicted * 1e3),
-                        fmt::format("{:.9f}", row.measured * 1e3), fmt::format("{:.6f}", row.error()),
-                        row.inside() ? "yes" : "no", fmt::format("{:.6f}", row.share)}) +
+                        fmt::format("{}", of.clock_mhz()), of.identity.date, fmt::format("{}", of.repeats), row.name,
+                        fmt::format("{:.9f}", row.predicted * 1e3), fmt::format("{:.9f}", row.measured * 1e3),
+                        fmt::format("{:.6f}", row.error()), row.inside() ? "yes" : "no",
+                        fmt::format("{:.6f}", row.share)}) +
               "\n";
     }
   }

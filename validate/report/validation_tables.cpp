@@ -48,7 +48,8 @@ std::string placement_text(const Comparison& of) {
   return fmt::format("{} ranks on {} {}", of.ranks, count, of.hardware.device);
 }
 
-std::string versions_text(const HardwareInfo& hardware) {
+std::string versions_text(const Comparison& of) {
+  const HardwareInfo& hardware = of.hardware;
   std::vector<std::string> parts;
   const auto add = [&](const char* name, const std::string& version) {
     if (!version.empty()) parts.push_back(fmt::format("{} {}", name, version));
@@ -58,6 +59,7 @@ std::string versions_text(const HardwareInfo& hardware) {
   add("cuBLAS", hardware.cublas);
   add("cuDNN", hardware.cudnn);
   add("NCCL", hardware.nccl);
+  if (of.step_clock_mhz > 0) parts.push_back(fmt::format("SM clock in steps {} MHz", of.step_clock_mhz));
   if (hardware.sm_clock_before_mhz > 0 && hardware.sm_clock_after_mhz > 0) {
     parts.push_back(fmt::format("SM clock {} to {} MHz", hardware.sm_clock_before_mhz, hardware.sm_clock_after_mhz));
   }
@@ -134,8 +136,8 @@ std::vector<std::string> trait_lines(const WorstOps& worst) {
 std::string run_line(const ValidationReport& report) {
   const Comparison& of = report.comparison;
   return fmt::format("{}{} on {}{}, {} repeats, {}", of.strategy,
-                     report.layout.empty() ? "" : ", " + report.layout + ",", placement_text(of),
-                     versions_text(of.hardware), of.repeats, of.identity.date);
+                     report.layout.empty() ? "" : ", " + report.layout + ",", placement_text(of), versions_text(of),
+                     of.repeats, of.identity.date);
 }
 
 std::string verdict_line(const ValidationReport& report) {

@@ -55,9 +55,11 @@ RC_GTEST_PROP(KeptRuns, ReadBackAsTheyWere, ()) {
   const bool failed = *rc::gen::arbitrary<bool>();
   if (failed) record.failure.kind = "hang";
   const bool events = *rc::gen::arbitrary<bool>();
+  const bool clocks = *rc::gen::arbitrary<bool>();
   for (std::int32_t rank = 0; rank < record.ranks; ++rank) {
     record.rank_runs.emplace_back().rank = rank;
     record.rank_runs.back().step_ps.assign(static_cast<std::size_t>(record.repeats), 7);
+    if (clocks) record.rank_runs.back().clock_mhz.assign(static_cast<std::size_t>(record.repeats), 1500 + rank);
   }
   for (int i = *rc::gen::inRange(0, 40); i > 0; --i) {
     // A run that a fault ended has ops of fewer repeats.

@@ -199,8 +199,8 @@ TEST(MergeRecords, PutsRanksOfProcessesTogether) {
   RunRecord first, second;
   first.ranks = second.ranks = 2;
   first.repeats = second.repeats = 2;
-  first.rank_runs = {{1, 0, 0, 0, 0, 0, 0, {5, 6}}};
-  second.rank_runs = {{0, 0, 0, 0, 0, 0, 0, {7, 4}}};
+  first.rank_runs = {{1, 0, 0, 0, 0, 0, 0, {5, 6}, {}}};
+  second.rank_runs = {{0, 0, 0, 0, 0, 0, 0, {7, 4}, {}}};
   first.step_ps = {5, 6};
   second.step_ps = {7, 4};
   MeasuredOp op;

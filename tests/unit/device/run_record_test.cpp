@@ -27,7 +27,7 @@ RunRecord example() {
   record.ranks = 1;
   record.warmups = 1;
   record.repeats = 2;
-  record.rank_runs = {{0, 0, 1000, 2000, 2048, 64, 0, {900, 910}}};
+  record.rank_runs = {{0, 0, 1000, 2000, 2048, 64, 0, {900, 910}, {}}};
   MeasuredOp op;
   op.kind = OpKind::kAttention;
   op.pass = Pass::kBackward;
@@ -98,6 +98,28 @@ TEST(RunRecord, EveryFaultIsListedWithItsPointer) {
   EXPECT_THAT(all, HasSubstr("driver"));
   EXPECT_THAT(all, HasSubstr("16 hexadecimal digits"));
   EXPECT_THAT(all, HasSubstr("surplus"));
+}
+
+TEST(RunRecord, ClocksOfStepsAreReadAndChecked) {
+  RunRecord record = example();
+  EXPECT_EQ(to_json(record)["rank_runs"][0].count("clock_mhz"), 0U);  // as records before had none
+  record.rank_runs.front().clock_mhz = {1575, 0};
+  const Expected<RunRecord> read = run_record_from_json(to_json(record), "run.json");
+  ASSERT_TRUE(read) << read.error().front().to_string();
+  EXPECT_EQ(*read, record);
+  Json json = to_json(record);
+  json["rank_runs"][0]["clock_mhz"] = {-5, "fast", 1e9};
+  const Expected<RunRecord> wrong = run_record_from_json(json, "run.json");
+  ASSERT_FALSE(wrong);
+  std::string all;
+  for (const InputError& error : wrong.error()) all += error.to_string() + "\n";
+  EXPECT_THAT(all, HasSubstr("/rank_runs/0/clock_mhz/1: is \"fast\"; expected a whole number of MHz"));
+  EXPECT_THAT(all, HasSubstr("/rank_runs/0/clock_mhz/0: is no clock; expected 0 to 100000 MHz"));
+  record.rank_runs.front().clock_mhz = {1575};
+  const Expected<RunRecord> few = run_record_from_json(to_json(record), "run.json");
+  ASSERT_FALSE(few);
+  EXPECT_THAT(few.error().front().to_string(),
+              HasSubstr("/rank_runs/0/clock_mhz: has 1 clocks; expected one a step: 2"));
 }
 
 // Reports index ranks by these numbers, and take a machine without whole steps for one that measured none.

@@ -40,6 +40,17 @@ const ComparedRow& row_of(const std::vector<ComparedRow>& rows, const std::strin
   return *found;
 }
 
+// The middle one of all ranks' steps, those that a device could not tell left out; else what was read before them.
+TEST(Comparison, TheClockIsThatOfTheSteps) {
+  RunRecord record = fixture().run(nullptr, {}, 2);
+  record.hardware.sm_clock_before_mhz = 1980;
+  EXPECT_EQ(fixture().compare(record).clock_mhz(), 1980);
+  for (RankRun& run : record.rank_runs) run.clock_mhz = {0, 1500 + 10 * run.rank};
+  const Comparison of = fixture().compare(record);
+  EXPECT_EQ(of.step_clock_mhz, 1520);  // of 1500, 1510, 1520, 1530: the upper middle
+  EXPECT_EQ(of.clock_mhz(), 1520);
+}
+
 // A kernel's prediction is rounded to a picosecond once, its measured time to the picosecond: nothing is lost.
 TEST(Comparison, ARunAsPredictedHasNoError) {
   const RunRecord record = fixture().run();

@@ -21,6 +21,7 @@
 #include "kernels/gemm/gemm.h"
 #include "validate/device/cuda/attention_runner.h"
 #include "validate/device/cuda/row_kernels.h"
+#include "validate/gpu/multiprocessor_clock.h"
 #include "validate/gpu/power_state.h"
 #ifdef LONGHAUL_CUDNN
 #include <cudnn.h>
@@ -172,6 +173,7 @@ struct CudaDevice::State {
   std::vector<StreamTools> streams;
   std::vector<std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, EventOwner>> events;
   std::unique_ptr<int, GateOwner> gate;
+  std::unique_ptr<MultiprocessorClock> clock;
   std::int64_t free_at_start = 0;
   std::int64_t least_free = 0;
 };
@@ -200,6 +202,8 @@ CudaDevice::CudaDevice(int index, AttentionChoice attention) : index_(index), at
   LH_CUDA_CHECK(cudaMallocHost(reinterpret_cast<void**>(&gate), sizeof(int)));
   state_->gate.reset(gate);
   *state_->gate = 1;
+  state_->clock = std::make_unique<MultiprocessorClock>(nullptr);
+  LH_CUDA_CHECK(cudaDeviceSynchronize());
   state_->free_at_start = state_->least_free = free_bytes();
 }
 
@@ -432,6 +436,21 @@ void CudaDevice::hold_start(StreamHandle stream) {
 void CudaDevice::release_start() {
   if (state_ == nullptr) return;
   *static_cast<volatile int*>(state_->gate.get()) = 1;
+}
+
+void CudaDevice::begin_clock(StreamHandle stream) {
+  use();
+  state_->clock->begin(cuda_stream(stream));
+}
+
+void CudaDevice::end_clock(StreamHandle stream) {
+  use();
+  state_->clock->end(cuda_stream(stream));
+}
+
+std::int32_t CudaDevice::clock_mhz() {
+  use();
+  return static_cast<std::int32_t>(std::lround(state_->clock->megahertz(nullptr)));
 }
 
 void CudaDevice::abandon() {

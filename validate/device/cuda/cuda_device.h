@@ -51,6 +51,9 @@ class CudaDevice : public Device {
   std::int64_t picoseconds_between(EventHandle from, EventHandle to) override;
   void hold_start(StreamHandle stream) override;
   void release_start() override;
+  void begin_clock(StreamHandle stream) override;
+  void end_clock(StreamHandle stream) override;
+  std::int32_t clock_mhz() override;
   void abandon() override;
 
  private:
