@@ -142,8 +142,8 @@ void merge_reference(std::vector<double>& o, std::vector<double>& lse, std::span
     throw std::invalid_argument("merge_reference: array sizes differ");
   }
   for (std::size_t i = 0; i < lse.size(); ++i) {
+    if (lse[i] == kMinusInfinity && part_lse[i] == kMinusInfinity) continue;
     const double top = std::max(lse[i], part_lse[i]);
-    if (top == kMinusInfinity) continue;
     const double merged = top + std::log(std::exp(lse[i] - top) + std::exp(part_lse[i] - top));
     const double old_weight = std::exp(lse[i] - merged);
     const double new_weight = std::exp(part_lse[i] - merged);

@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kThreads)
   const float old_lse = inside ? lse[to] : 0.0F;
   const float new_lse = inside ? part_lse[from] : 0.0F;
   const float top = fmaxf(old_lse, new_lse);
-  const bool changes = inside && top != -INFINITY;
+  const bool changes = inside && (old_lse != -INFINITY || new_lse != -INFINITY);  // not by `top`: fmaxf drops NaN
   const float old_weight = changes ? expf(old_lse - top) : 0.0F;
   const float new_weight = changes ? expf(new_lse - top) : 0.0F;
   const float sum = old_weight + new_weight;

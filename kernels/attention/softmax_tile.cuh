@@ -162,15 +162,16 @@ __device__ inline void store_row(const float (&x)[kOutputs], float factor, bool 
 }
 
 // Divides by the sum of probabilities and writes one row of the tile and its log-sum-exp. A row that saw no key gets 0
-// and minus infinity.
+// and minus infinity; one that saw NaN has no sum, and gets NaN, which no merge takes for a row without keys.
 template <int kRow, int kOutputs>
 __device__ inline void store_output_row(const ForwardOutput& out, const AttentionTile& tile, int row, int head,
                                         const float (&o)[kOutputs], const RowState& state) {
   const float sum = quad_sum(state.sum);
+  const bool empty = sum == 0;
   const bool inside = row < tile.q_count;
   const std::int64_t place = static_cast<std::int64_t>(tile.q_row + row) * out.q_heads + head;
-  if (threadIdx.x % 4 == 0 && inside) out.lse[place] = sum > 0 ? fmaf(state.top, out.scale, logf(sum)) : -INFINITY;
-  store_row<kRow>(o, sum > 0 ? 1.0F / sum : 0.0F, inside, out.o + place * 2 * kOutputs);
+  if (threadIdx.x % 4 == 0 && inside) out.lse[place] = empty ? -INFINITY : fmaf(state.top, out.scale, logf(sum));
+  store_row<kRow>(o, empty ? 0.0F : 1.0F / sum, inside, out.o + place * 2 * kOutputs);
 }
 
 template <int kOutputs>

@@ -110,8 +110,8 @@ MergeReference merge_reference(const Doubles& o, const Doubles& l, const Doubles
   constexpr double kNothing = -std::numeric_limits<double>::infinity();
   MergeReference result{Doubles(o.size()), Doubles(l.size(), kNothing)};
   for (std::size_t row = 0; row < l.size(); ++row) {
+    if (l[row] == kNothing && part_l[row] == kNothing) continue;
     const double largest = std::max(l[row], part_l[row]);
-    if (largest == kNothing) continue;
     const double a = std::exp(l[row] - largest), b = std::exp(part_l[row] - largest);
     result.l[row] = largest + std::log(a + b);
     for (std::size_t i = row * head_dim; i < (row + 1) * head_dim; ++i) {

@@ -22,8 +22,8 @@ __global__ void __launch_bounds__(kThreads)
   const float a = inside ? l[row] : -INFINITY;
   const float b = inside ? part_l[row] : -INFINITY;
   const float largest = fmaxf(a, b);
-  const bool empty = largest == -INFINITY;
-  const float merged = empty ? -INFINITY : largest + log1pf(__expf(fminf(a, b) - largest));
+  const bool empty = a == -INFINITY && b == -INFINITY;  // not by `largest`, and merged from a - b: fmaxf drops NaN
+  const float merged = empty ? -INFINITY : largest + log1pf(__expf(-fabsf(a - b)));
   __syncwarp();  // the whole row has read l
   if (!inside) return;
   if (thread % groups == 0) l[row] = merged;

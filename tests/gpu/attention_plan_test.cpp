@@ -235,6 +235,14 @@ TEST(Reference, MergesPartsIntoTheWhole) {
   for (std::size_t i = 30; i < 40; ++i) EXPECT_EQ(merged.lse[i], -std::numeric_limits<double>::infinity());
 }
 
+// A row of NaN is no row without keys, on either side and beside either kind.
+TEST(Reference, MergesOfNanAreNan) {
+  const double nan = std::nan(""), nothing = -std::numeric_limits<double>::infinity();
+  std::vector<double> o = {1, nan, 0, nan}, lse = {1, nan, nothing, nan};
+  merge_reference(o, lse, std::vector<double>{nan, 2, nan, 0}, std::vector<double>{nan, 2, nan, nothing}, 1);
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_TRUE(std::isnan(o[i]) && std::isnan(lse[i])) << i;
+}
+
 double loss(const ReferenceShape& shape, const std::vector<Piece>& pieces, const std::vector<Bf16>& q,
             const std::vector<Bf16>& k, const std::vector<Bf16>& v, const std::vector<Bf16>& d_o) {
   const AttentionReference result = attention_reference(shape, pieces, q, k, v);

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -107,6 +109,28 @@ TEST_P(PieceAttentionTest, RepeatsBitForBit) {
   EXPECT_EQ(once.lse, again.lse);
 }
 
+// One element of the last query row: its head is NaN in O and log-sum-exp, all else is what it was.
+void expect_nan_kept(PieceAttention& attention, const AttentionCase& test) {
+  Rows in = rows_of(test.shape, 1.0F);
+  const AttentionReference want = attention_reference(test.shape, test.pieces, in.q, in.k, in.v);
+  in.q.back() = to_bf16(std::numeric_limits<float>::quiet_NaN());
+  const Output out = run(attention, test, in);
+  const bool sees = std::isfinite(want.lse.back());
+  for (std::size_t i = 0; i < out.lse.size(); ++i) {
+    const bool wrong = sees && i + 1 == out.lse.size();
+    ASSERT_EQ(std::isnan(out.lse[i]), wrong) << "lse " << i;
+    for (std::size_t c = 0; c < static_cast<std::size_t>(test.shape.head_dim); ++c) {
+      const std::size_t at = i * static_cast<std::size_t>(test.shape.head_dim) + c;
+      ASSERT_EQ(std::isnan(to_float(out.o[at])), wrong) << "o " << at;
+    }
+  }
+}
+
+TEST_P(PieceAttentionTest, NanIsNoRowWithoutKeys) {
+  PieceAttention attention(heads_of(test().shape), std::get<0>(GetParam()));
+  expect_nan_kept(attention, test());
+}
+
 // The versions of the Hopper forward kernel that are not its default.
 class HopperForwardTest : public GpuTest<testing::TestWithParam<std::tuple<HopperForwardVersion, AttentionCase>>> {
  protected:
@@ -129,6 +153,11 @@ TEST_P(HopperForwardTest, MatchesTheReference) {
   const Rows in = rows_of(test().shape, 1.0F), large = rows_of(test().shape, 16.0F);
   expect_attention(test(), in, run(version, test(), in, 2), 1e-5);
   expect_attention(test(), large, run(version, test(), large), 1e-4);
+}
+
+TEST_P(HopperForwardTest, NanIsNoRowWithoutKeys) {
+  PieceAttention version = attention();
+  expect_nan_kept(version, test());
 }
 
 std::string forward_name(const testing::TestParamInfo<std::tuple<HopperForwardVersion, AttentionCase>>& info) {
@@ -384,6 +413,22 @@ TEST_P(MergeTest, MatchesTheReference) {
   expect_each_near(widened(wide_o.download(stream.get())), want_o, 0x1p-20, "fp32 o");
   expect_each_near(widened(device_lse.download(stream.get())), want_lse, 4e-6, "lse");
   EXPECT_EQ(device_lse.download(stream.get()), wide_lse.download(stream.get()));
+}
+
+// A row of NaN is no row without keys, on either side and beside either kind.
+TEST_P(MergeTest, KeepsNan) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const int dim = GetParam();
+  Stream stream;
+  DeviceBuffer<Bf16> part(static_cast<std::size_t>(4 * dim));
+  DeviceBuffer<float> o(part.size()), lse(4), part_lse(4);
+  part.upload(std::vector<Bf16>(part.size(), to_bf16(1.0F)), stream.get());
+  o.upload(std::vector<float>(part.size(), 1.0F), stream.get());
+  lse.upload(std::vector<float>{1, kNan, -INFINITY, kNan}, stream.get());
+  part_lse.upload(std::vector<float>{kNan, 2, kNan, -INFINITY}, stream.get());
+  merge_partials({4, 1, dim}, part.data(), part_lse.data(), nullptr, o.data(), lse.data(), stream.get());
+  for (const float x : o.download(stream.get())) EXPECT_TRUE(std::isnan(x));
+  for (const float x : lse.download(stream.get())) EXPECT_TRUE(std::isnan(x));
 }
 
 INSTANTIATE_TEST_SUITE_P(HeadDims, MergeTest, testing::Values(64, 128, 256), testing::PrintToStringParamName());

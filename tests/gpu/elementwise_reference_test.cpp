@@ -135,5 +135,13 @@ TEST(MergeReference, RowsWithoutKeysDoNotCount) {
   EXPECT_EQ(result.l, (Doubles{2, 1, kNothing}));
 }
 
+// A row of NaN is no row without keys, on either side and beside either kind.
+TEST(MergeReference, NanStays) {
+  const double nan = std::nan("");
+  const MergeReference result =
+      merge_reference({1, nan, 0, nan}, {1, nan, kNothing, nan}, {nan, 2, nan, 0}, {nan, 2, nan, kNothing});
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_TRUE(std::isnan(result.o[i]) && std::isnan(result.l[i])) << i;
+}
+
 }  // namespace
 }  // namespace longhaul

@@ -321,6 +321,17 @@ TEST_F(ElementwiseTest, MergeAttention) {
   }
 }
 
+// A row of NaN is no row without keys, on either side and beside either kind.
+TEST_F(ElementwiseTest, MergeAttentionKeepsNan) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kEmpty = -std::numeric_limits<float>::infinity();
+  Device<float> o(std::vector<float>(4 * 8, 1.0F)), l(std::vector<float>{1, kNan, kEmpty, kNan});
+  const Device<Bf16> part(std::vector<Bf16>(4 * 8, to_bf16(1.0F)));
+  const Device<float> part_l(std::vector<float>{kNan, 2, kNan, kEmpty});
+  merge_attention({.tokens = 4, .heads = 1, .head_dim = 8}, o.data(), l.data(), part.data(), part_l.data(), stream());
+  for (const float x : o.download(stream())) EXPECT_TRUE(std::isnan(x));
+  for (const float x : l.download(stream())) EXPECT_TRUE(std::isnan(x));
+}
+
 TEST(ElementwiseArguments, AreRefusedWithWhatIsSupported) {
   auto* aligned = reinterpret_cast<Bf16*>(16);
   auto* odd = reinterpret_cast<Bf16*>(18);
