@@ -1,6 +1,7 @@
 #include "sim/cli/verify_entry.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -87,7 +88,11 @@ tl::expected<Verified, NotVerified> verify_entry(const Study& study, const Found
   const Expected<CaseSetup> setup = set_up_case(verified.reduced.study_case, study.file);
   if (!setup) return tl::unexpected(NotVerified{setup.error(), "", {}});
   const Planned planned = plan_entry(*setup, entry, verified.degrees, 0);
-  if (!planned) return tl::unexpected(NotVerified{{}, planned.error(), std::move(simulated)});
+  if (!planned) {
+    const std::string reason =
+        fmt::format("{} (reduced: {})", planned.error(), fmt::join(verified.reduced.changes, ", "));
+    return tl::unexpected(NotVerified{{}, reason, std::move(simulated)});
+  }
   show(request, 2, "executing on virtual ranks and without distribution");
   VerifyOptions options;
   options.tolerance = request.tolerance;

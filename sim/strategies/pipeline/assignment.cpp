@@ -102,7 +102,7 @@ tl::expected<std::vector<std::vector<SlotSequence>>, std::string> read_streams(c
 void check_pipeline_assignment(const Json& assignment, const std::string& file, const std::string& path,
                                Errors& errors) {
   const auto each = [&](const Json& array, const std::string& at, const char* of, const auto& body) {
-    if (array.is_array() && array.empty()) errors.push_back({file, at, "is empty", fmt::format("{}", of), ""});
+    if (array.is_array() && array.empty()) errors.push_back({file, at, "is empty", of, ""});
     for_each_element(array, file, at, of, errors, body);
   };
   each(assignment, path, "replicas", [&](const Json& replica, const std::string& of_replica) {

@@ -276,6 +276,25 @@ TEST(Verify, AllStrategiesOfAStudy) {
   EXPECT_NE(none.err.find("the study has no case \"nosuch\""), std::string::npos) << none.err;
 }
 
+// A plan that is given names tokens of the whole documents, which are not verified: the reason says what is.
+TEST(Verify, SaysWhatWasReducedWhereThatIsWhy) {
+  const auto study = [](int tokens) {
+    const std::string piece = R"([[[[{"document": 0, "first_token": 0, "tokens": )" + std::to_string(tokens) + "}]]]]";
+    write("planned.json", R"({"schema": "study/1", "name": "planned", "topology": "dgx-h200-ndr", "gpus": 2,
+      "model": "llama3-8b", "documents": {"explicit": [[)" +
+                              std::to_string(tokens) + R"(]]}, "training": {"recompute": "full"},
+      "strategies": [{"name": "dpp", "layout": {"pp": 2, "sp": 1}, "assignment": [)" +
+                              piece + "]}]}");
+    return longhaul("verify planned.json --strategy dpp");
+  };
+  const Output small = study(256);
+  EXPECT_EQ(small.code, 0) << small.err;
+  const Output large = study(8192);
+  EXPECT_EQ(large.code, 2);
+  EXPECT_NE(large.err.find("not 8192 (reduced: layers 32 -> 2, "), std::string::npos) << large.err;
+  EXPECT_NE(large.err.find(", tokens 8192 -> "), std::string::npos) << large.err;
+}
+
 TEST(Verify, RandomBatches) {
   study_with("few.json", "[[4096, 100], [3000]]", "[[200, 30], [150]]");
   const std::string command = "verify ./few.json --strategy flashcp --batches 2 --format json";
