@@ -5,49 +5,24 @@
 
 #include "kernels/attention/merge.h"
 #include "kernels/common/check.h"
+#include "kernels/common/vector.cuh"
 
 namespace longhaul {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kVector = 8;  // elements a thread: 16 bytes of bf16
 
-__device__ void load(const __nv_bfloat16* from, float (&x)[kVector]) {
-  const uint4 raw = *reinterpret_cast<const uint4*>(from);
-  const std::uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    x[2 * i] = __uint_as_float(words[i] << 16);
-    x[2 * i + 1] = __uint_as_float(words[i] & 0xFFFF0000U);
-  }
-}
-__device__ void load(const float* from, float (&x)[kVector]) {
-  const float4 a = reinterpret_cast<const float4*>(from)[0];
-  const float4 b = reinterpret_cast<const float4*>(from)[1];
-  x[0] = a.x, x[1] = a.y, x[2] = a.z, x[3] = a.w;
-  x[4] = b.x, x[5] = b.y, x[6] = b.z, x[7] = b.w;
-}
-__device__ void save(const float (&x)[kVector], __nv_bfloat16* to) {
-  __nv_bfloat162 pairs[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) pairs[i] = __floats2bfloat162_rn(x[2 * i], x[2 * i + 1]);
-  *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(pairs);
-}
-__device__ void save(const float (&x)[kVector], float* to) {
-  reinterpret_cast<float4*>(to)[0] = make_float4(x[0], x[1], x[2], x[3]);
-  reinterpret_cast<float4*>(to)[1] = make_float4(x[4], x[5], x[6], x[7]);
-}
-
-// head_dim / 8 neighbouring threads of one warp share a (row, head): all read the log-sum-exp, then one writes it.
+// head_dim / kGroupSize neighbouring threads of one warp share a (row, head): all read the log-sum-exp, then one writes
+// it.
 template <class Out>
 __global__ void __launch_bounds__(kThreads)
     merge_kernel(MergeShape shape, const __nv_bfloat16* __restrict__ part_o, const float* __restrict__ part_lse,
                  const std::int32_t* __restrict__ row_list, Out* __restrict__ o, float* __restrict__ lse) {
-  const int threads_a_head = shape.head_dim / kVector;
+  const int threads_a_head = shape.head_dim / kGroupSize;
   const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const std::int64_t from = thread / threads_a_head;  // row and head of the part
   const bool inside = from < shape.rows * shape.heads;
-  const int column = static_cast<int>(thread % threads_a_head) * kVector;
+  const int column = static_cast<int>(thread % threads_a_head) * kGroupSize;
   const std::int64_t row = inside ? from / shape.heads : 0;
   const std::int64_t to =
       (row_list == nullptr || !inside ? row : static_cast<std::int64_t>(row_list[row])) * shape.heads +
@@ -61,16 +36,15 @@ __global__ void __launch_bounds__(kThreads)
   const float sum = old_weight + new_weight;
   __syncwarp();
   if (!changes) return;
-  float a[kVector], b[kVector];
-  load(o + to * shape.head_dim + column, a);
-  load(part_o + from * shape.head_dim + column, b);
+  FloatGroup a = load_group(o + to * shape.head_dim + column);
+  const FloatGroup b = load_group(part_o + from * shape.head_dim + column);
 #pragma unroll
-  for (int i = 0; i < kVector; ++i) {
+  for (int i = 0; i < kGroupSize; ++i) {
     // A side without keys may hold anything.
-    const float old_part = old_weight > 0 ? old_weight * a[i] : 0.0F;
-    a[i] = (old_part + (new_weight > 0 ? new_weight * b[i] : 0.0F)) / sum;
+    const float old_part = old_weight > 0 ? old_weight * a.value[i] : 0.0F;
+    a.value[i] = (old_part + (new_weight > 0 ? new_weight * b.value[i] : 0.0F)) / sum;
   }
-  save(a, o + to * shape.head_dim + column);
+  store_group(a, o + to * shape.head_dim + column);
   if (column == 0) lse[to] = top + logf(sum);
 }
 
@@ -82,7 +56,7 @@ void launch(const MergeShape& shape, const Bf16* part_o, const float* part_lse, 
                                 "; supported are 64, 128 and 256");
   }
   if (shape.rows < 0 || shape.heads < 1) throw std::invalid_argument("merge_partials: negative rows or no heads");
-  const std::int64_t threads = shape.rows * shape.heads * (shape.head_dim / kVector);
+  const std::int64_t threads = shape.rows * shape.heads * (shape.head_dim / kGroupSize);
   const std::int64_t blocks = (threads + kThreads - 1) / kThreads;
   if (blocks == 0) return;
   if (blocks > 0x7FFFFFFF) throw std::invalid_argument("merge_partials: rows x heads overflow one launch");

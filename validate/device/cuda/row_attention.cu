@@ -3,6 +3,7 @@
 #include <string>
 
 #include "kernels/common/check.h"
+#include "kernels/common/vector.cuh"
 #include "validate/device/cuda/row_attention.h"
 
 namespace longhaul {
@@ -27,12 +28,10 @@ __device__ double value(Bf16 of) { return static_cast<double>(__uint_as_float(st
 // sum[h] = `of`[h] times the row, for all heads of the block.
 __device__ void dots(const double* of, const Bf16* row, int dim, double (&sum)[kHeads]) {
   for (int h = 0; h < kHeads; ++h) sum[h] = 0;
-  for (int c = 0; c < dim; c += 8) {
-    const uint4 eight = *reinterpret_cast<const uint4*>(row + c);
-    const unsigned words[4] = {eight.x, eight.y, eight.z, eight.w};
-    for (int i = 0; i < 8; ++i) {
-      const unsigned word = words[i / 2];
-      const double x = static_cast<double>(__uint_as_float(i % 2 == 0 ? word << 16 : word & 0xFFFF0000U));
+  for (int c = 0; c < dim; c += kGroupSize) {
+    const FloatGroup eight = load_group(reinterpret_cast<const __nv_bfloat16*>(row + c));
+    for (int i = 0; i < kGroupSize; ++i) {
+      const auto x = static_cast<double>(eight.value[i]);
       for (int h = 0; h < kHeads; ++h) sum[h] = fma(of[h * dim + c + i], x, sum[h]);
     }
   }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/common/check.h"
+#include "kernels/common/vector.cuh"
 #include "validate/device/cuda/row_kernels.h"
 #include "validate/device/cuda/row_launch.h"
 
@@ -38,66 +39,36 @@ __device__ long long first_of(const RowsArgument& rows, unsigned row) {
   return number < 0 ? -1 : number * rows.stride;
 }
 
-template <int V>
-struct Values {
-  float of[V];
+struct OneFloat {
+  float value[1];
 };
+template <int V>
+using Values = std::conditional_t<V == kGroupSize, FloatGroup, OneFloat>;
+static_assert(kWideGroup == kGroupSize);
 
 template <int V>
 __device__ Values<V> load(const RowsArgument& rows, long long at) {
-  Values<V> values;
-  if (rows.bf16 != 0) {
-    const auto* from = static_cast<const __nv_bfloat16*>(rows.data) + at;
-    if constexpr (V == 8) {
-      const uint4 packed = *reinterpret_cast<const uint4*>(from);
-      const unsigned words[4] = {packed.x, packed.y, packed.z, packed.w};
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        values.of[2 * i] = __uint_as_float(words[i] << 16);
-        values.of[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000U);
-      }
-    } else {
-      values.of[0] = __bfloat162float(*from);
-    }
+  if constexpr (V == kGroupSize) {
+    return rows.bf16 != 0 ? load_group(static_cast<const __nv_bfloat16*>(rows.data) + at)
+                          : load_group(static_cast<const float*>(rows.data) + at);
   } else {
-    const float* from = static_cast<const float*>(rows.data) + at;
-    if constexpr (V == 8) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const float4 four = reinterpret_cast<const float4*>(from)[i];
-        values.of[4 * i] = four.x;
-        values.of[4 * i + 1] = four.y;
-        values.of[4 * i + 2] = four.z;
-        values.of[4 * i + 3] = four.w;
-      }
-    } else {
-      values.of[0] = *from;
-    }
+    return {{rows.bf16 != 0 ? __bfloat162float(static_cast<const __nv_bfloat16*>(rows.data)[at])
+                            : static_cast<const float*>(rows.data)[at]}};
   }
-  return values;
 }
 
 template <int V>
 __device__ void store(const RowsArgument& rows, long long at, const Values<V>& values) {
-  if (rows.bf16 != 0) {
-    auto* to = static_cast<__nv_bfloat16*>(rows.data) + at;
-    if constexpr (V == 8) {
-      __nv_bfloat162 pairs[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) pairs[i] = __floats2bfloat162_rn(values.of[2 * i], values.of[2 * i + 1]);
-      *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(pairs);
+  if constexpr (V == kGroupSize) {
+    if (rows.bf16 != 0) {
+      store_group(values, static_cast<__nv_bfloat16*>(rows.data) + at);
     } else {
-      *to = __float2bfloat16_rn(values.of[0]);
+      store_group(values, static_cast<float*>(rows.data) + at);
     }
+  } else if (rows.bf16 != 0) {
+    static_cast<__nv_bfloat16*>(rows.data)[at] = __float2bfloat16_rn(values.value[0]);
   } else {
-    float* to = static_cast<float*>(rows.data) + at;
-    if constexpr (V == 8) {
-      const float* v = values.of;
-      reinterpret_cast<float4*>(to)[0] = make_float4(v[0], v[1], v[2], v[3]);
-      reinterpret_cast<float4*>(to)[1] = make_float4(v[4], v[5], v[6], v[7]);
-    } else {
-      *to = values.of[0];
-    }
+    static_cast<float*>(rows.data)[at] = values.value[0];
   }
 }
 
@@ -130,7 +101,7 @@ __global__ void copy_kernel(RowsArgument from, RowsArgument to, Extent extent, i
     if (accumulate != 0) {
       const Values<V> before = load<V>(to, target);
 #pragma unroll
-      for (int i = 0; i < V; ++i) values.of[i] += before.of[i];
+      for (int i = 0; i < V; ++i) values.value[i] += before.value[i];
     }
     store<V>(to, target, values);
   });
@@ -141,7 +112,7 @@ __global__ void fill_kernel(RowsArgument to, Extent extent, float value) {
   for_each_group<V>(extent, [&](unsigned row, long long column) {
     Values<V> values;
 #pragma unroll
-    for (int i = 0; i < V; ++i) values.of[i] = value;
+    for (int i = 0; i < V; ++i) values.value[i] = value;
     store<V>(to, first_of(to, row) + column, values);
   });
 }
@@ -157,7 +128,7 @@ __global__ void sum_kernel(Sources from, RowsArgument to, Extent extent, int acc
       if (source < 0) continue;
       const Values<V> values = load<V>(from.rows[s], source + column);
 #pragma unroll
-      for (int i = 0; i < V; ++i) sum.of[i] += values.of[i];
+      for (int i = 0; i < V; ++i) sum.value[i] += values.value[i];
     }
     store<V>(to, target, sum);
   });
@@ -179,31 +150,23 @@ __global__ void noise_kernel(RowsArgument to, Extent extent, unsigned seed) {
 #pragma unroll
     for (int i = 0; i < V; ++i) {
       const unsigned bits = scrambled(scrambled(seed + row) + static_cast<unsigned>(column + i));
-      values.of[i] = (static_cast<float>(bits >> 8) * 0x1p-23F - 1.0F) * (1.0F / 64);
+      values.value[i] = (static_cast<float>(bits >> 8) * 0x1p-23F - 1.0F) * (1.0F / 64);
     }
     store<V>(to, first_of(to, row) + column, values);
   });
 }
 
 __global__ void rms_scale_kernel(const __nv_bfloat16* x, float* r, long long tokens, int width, float epsilon) {
-  __shared__ float sums[kThreads / 32];
   for (long long token = blockIdx.x; token < tokens; token += gridDim.x) {
-    const RowsArgument row{const_cast<__nv_bfloat16*>(x + token * width), nullptr, 0, 1};
     float sum = 0;
-    for (int i = static_cast<int>(threadIdx.x) * 8; i < width; i += kThreads * 8) {
-      const Values<8> values = load<8>(row, i);
+    for (int i = static_cast<int>(threadIdx.x) * kGroupSize; i < width; i += kThreads * kGroupSize) {
+      const uint4 bits = *reinterpret_cast<const uint4*>(x + token * width + i);  // one load, not four
+      const FloatGroup values = floats_of(bits);
 #pragma unroll
-      for (int k = 0; k < 8; ++k) sum += values.of[k] * values.of[k];
+      for (int k = 0; k < kGroupSize; ++k) sum += values.value[k] * values.value[k];
     }
-    for (int offset = 16; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, offset);
-    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      float total = 0;
-      for (const float part : sums) total += part;
-      r[token] = 1.0F / sqrtf(total / static_cast<float>(width) + epsilon);
-    }
-    __syncthreads();
+    const float total = block_sum<kThreads>(sum);
+    if (threadIdx.x == 0) r[token] = 1.0F / sqrtf(total / static_cast<float>(width) + epsilon);
   }
 }
 
