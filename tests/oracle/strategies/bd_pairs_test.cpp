@@ -93,8 +93,12 @@ TEST(BdOracle, OffsetPairsAndRatio) {
                 length * (length + b) / (2 * ranks) + b * b * sum);
     }
     EXPECT_NEAR(loads.imbalance, 1.5 - 1.0 / static_cast<double>(2 * ranks), 1e-3);
-    if (ranks == 8) EXPECT_EQ(std::floor(loads.imbalance * 1000), 1437);
-    if (ranks == 16) EXPECT_EQ(std::floor(loads.imbalance * 1000), 1468);
+    if (ranks == 8) {
+      EXPECT_EQ(std::floor(loads.imbalance * 1000), 1437);
+    }
+    if (ranks == 16) {
+      EXPECT_EQ(std::floor(loads.imbalance * 1000), 1468);
+    }
   }
 }
 

@@ -45,9 +45,11 @@ T* pointer(const DeviceArena& memory, const Address& address, StreamId stream) {
   return reinterpret_cast<T*>(memory.at(address, stream));
 }
 
+#ifdef LONGHAUL_CUDNN
 DeviceRows whole(void* data, bool bf16, std::int64_t rows, std::int64_t columns) {
   return {data, nullptr, bf16, rows, columns, columns};
 }
+#endif
 
 AttentionShape shape_of(std::int64_t q_heads, std::int64_t kv_heads, std::int64_t head_dim) {
   return {static_cast<int>(q_heads), static_cast<int>(kv_heads), static_cast<int>(head_dim)};
