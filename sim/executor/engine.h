@@ -135,7 +135,8 @@ class Engine {
     std::int32_t rank = 0;
     std::int32_t index = 0;     // among all members of the group
     std::int8_t stream = -1;    // where it waits now
-    std::int16_t channels = 0;  // that its kernel takes of the rank while it is there
+    std::int16_t channels = 0;  // that its kernel takes of the rank now
+    std::int16_t moving = 0;    // and once all have come
   };
   struct CachedTransfer {
     CollectiveNetwork::TransferId transfer = -1;

@@ -50,17 +50,20 @@ void Engine::arrive(std::int32_t rank, int id, Time now) {
 // itself; that all members of a collective other than an exchange do the same is checked as they arrive.
 void Engine::hold_channels(std::int32_t rank, MeetingMember& member, std::int32_t group) {
   Meeting& meeting = meetings_[static_cast<std::size_t>(group)];
-  int channels = 0;
+  int channels = 0, moving = 0;
   if (meeting.kind == CollectiveKind::kExchange) {
     const Stream& stream = stream_of(rank, member.stream);
     const Iteration& pass = pass_of(rank, stream);
     const std::size_t index = op_index(stream, member.stream, pass);
-    channels = network_->exchange_channels(*schedule_, group, pass.costs->exchanges[index]);
+    const MemberExchange& exchange = pass.costs->exchanges[index];
+    channels = network_->exchange_channels(*schedule_, group, exchange);
+    moving = moving_channels(exchange, channels);
   } else {
     if (meeting.arrived == 0) meeting.transfer = transfer_of(group);
-    channels = network_->use(meeting.transfer).channels;
+    channels = moving = network_->use(meeting.transfer).channels;
   }
   member.channels = static_cast<std::int16_t>(channels);
+  member.moving = static_cast<std::int16_t>(moving);
   Rank& state = ranks_[static_cast<std::size_t>(rank)];
   state.load.channels += channels;
   state.load_changed = true;
@@ -127,8 +130,13 @@ void Engine::start_meeting(std::int32_t group, Time now) {
   ++totals_.collectives;
   const std::span<const MemberBytes> traffic = network_->traffic(meeting.transfer);
   for (std::int32_t i = 0; i < meeting.member_count; ++i) {
-    const MeetingMember& member = members_[static_cast<std::size_t>(meeting.members_begin + i)];
+    MeetingMember& member = members_[static_cast<std::size_t>(meeting.members_begin + i)];
     Rank& state = ranks_[static_cast<std::size_t>(member.rank)];
+    if (member.moving != member.channels) {
+      state.load.channels += member.moving - member.channels;
+      state.load_changed = true;
+      member.channels = member.moving;
+    }
     Stream& stream = stream_of(member.rank, member.stream);
     stream.state = StreamState::kTransfer;
     stream.start = now.ps();

@@ -414,11 +414,20 @@ Estimate KernelDurations::estimate(const Schedule& schedule, const OpInstance& a
   return kernel_time(*model_, schedule, at).estimate;
 }
 
+std::int32_t moving_channels(const MemberExchange& member, std::int32_t channels) {
+  if (member.partners == 0 || member.partners > channels) return channels;
+  const std::int64_t most = member.partners * member.largest_message;
+  return static_cast<std::int32_t>((channels * member.messages + most - 1) / most);
+}
+
 MemberExchange member_exchange(const Schedule& schedule, const OpInstance& at) {
   MemberExchange member;
   std::int32_t sends = 0, receives = 0;
   for (const PeerBytes& peer : exchange_bytes(schedule, at)) {
-    member.largest_message = std::max({member.largest_message, peer.send, peer.receive});
+    const std::int64_t message = std::max(peer.send, peer.receive);
+    member.largest_message = std::max(member.largest_message, message);
+    member.messages += message;
+    member.partners += message > 0 ? 1 : 0;
     sends += peer.send > 0 ? 1 : 0;
     receives += peer.receive > 0 ? 1 : 0;
   }

@@ -60,7 +60,13 @@ struct CollectiveCall {
 struct MemberExchange {
   std::int64_t largest_message = 0;  // bytes, sent or received
   std::int32_t peers = 0;            // that it sends to or receives from, whichever are more; not itself
+  std::int64_t messages = 0;         // sum over the peers of the larger of what is sent and received
+  std::int32_t partners = 0;         // that it sends to or receives from
 };
+
+// Channels that are on a member's GPU while its exchange moves data, in the mean: where each serves one peer, it leaves
+// with that peer's message. `channels`: of the exchange while it waits.
+std::int32_t moving_channels(const MemberExchange& member, std::int32_t channels);
 
 struct MemberBytes {
   std::int64_t sent_intra_node = 0;

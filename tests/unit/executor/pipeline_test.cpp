@@ -217,7 +217,70 @@ TEST(Pipeline, OneMembersPartOfAnExchange) {
     at.op = &ops[edge];
     EXPECT_EQ(member_exchange(schedule, at).largest_message, kEdgeBytes);
     EXPECT_EQ(member_exchange(schedule, at).peers, 1);
+    EXPECT_EQ(member_exchange(schedule, at).messages, kEdgeBytes);
+    EXPECT_EQ(member_exchange(schedule, at).partners, 1);
   }
+}
+
+// Of messages of 100 and 50, 12 channels stay for 3/4 of the time in the mean: 9. Equal ones stay to the end, and so do
+// channels that serve several peers.
+TEST(Exchange, ChannelsLeaveWithTheirMessages) {
+  EXPECT_EQ(moving_channels({100, 2, 150, 2}, 12), 9);
+  EXPECT_EQ(moving_channels({100, 2, 101, 2}, 12), 7);  // 6.06
+  EXPECT_EQ(moving_channels({100, 3, 300, 3}, 12), 12);
+  EXPECT_EQ(moving_channels({100, 13, 130, 13}, 12), 12);
+  EXPECT_EQ(moving_channels({0, 0, 0, 0}, 0), 0);
+}
+
+// Rank 0 sends 64 bytes to rank 1 and 16 to rank 2, over 8 channels: while it waits all 8 are there, then
+// ceil(8 x 80 / (2 x 64)) = 5. A kernel of 300 beside it, from 10 on, is slowed by 1 + channels / 8: 45 of it are done
+// when the others come at 100, 40 more in the transfer of 65, and the other 215 by 380.
+TEST(Exchange, AKernelBesideOneGetsBackWhatLeaves) {
+  struct ByChannels : FixedDurations {
+    double kernel_slowdown(OverlapClass, const Beside& beside, std::int64_t) const override {
+      return 1 + beside.channels / 8.0;
+    }
+  } durations;
+  durations.rule = by_label({{"make", 10}, {"x", 300}, {"late", 100}});
+  struct EightChannels : FixedNetwork {
+    int exchange_channels(const Schedule&, GroupId, const MemberExchange&) override { return 8; }
+  } network;
+  network.rule = [](const CollectiveCall&) { return 65; };
+  Schedule schedule = make_schedule(3, {"g"});
+  for (const char* name : {"activation", "in", "out"}) {
+    schedule.tensors.push_back({name, 0, 0, 8, ElementType::kBf16, MemoryCategory::kCommunication});
+  }
+  schedule.shapes.assign(3, {});
+  const auto peer = [](std::int32_t rank, std::int64_t send, std::int64_t receive) {
+    PeerExchange of;
+    of.peer = rank;
+    of.send_rows = make_row_list({{0, send}});
+    of.receive_rows = make_row_list({{0, receive}});
+    of.send_columns = of.receive_columns = 8;
+    return of;
+  };
+  const std::vector<ExchangeList> lists = {{peer(1, 4, 0), peer(2, 1, 0)}, {peer(0, 0, 4)}, {peer(0, 0, 1)}};
+  add_group(schedule, {0, 1, 2}, 0);
+  for (int rank = 0; rank < 3; ++rank) {
+    ShapeSet& shape = schedule.shapes[static_cast<std::size_t>(rank)];
+    shape.row_maps = {make_row_map({{0, TokenView::kClean, 0, kRows}})};
+    shape.exchanges = {std::make_shared<const ExchangeList>(lists[static_cast<std::size_t>(rank)])};
+    schedule.ranks[static_cast<std::size_t>(rank)].shapes = {rank};
+    Op exchange = edge("exchange", 0, rank == 0 ? kOut : kIn, rank == 0);
+    exchange.pipeline_edge = false;
+    exchange.parts.front().exchange = 0;
+    exchange.release = {chunk_tensor(rank == 0 ? kOut : kIn)};
+    Op before = with(kernel(rank == 0 ? "make" : "late"), {}, 0);
+    if (rank == 0) {
+      before.acquire = {chunk_tensor(kOut)};
+      before.operands.push_back(view(kOut, 8, Access::kWrite));
+    }
+    std::vector<Op> ops = {before, with(exchange, {0})};
+    if (rank == 0) ops.push_back(kernel("x"));
+    add_program(schedule, rank, ops);
+    schedule.programs.back().blocks.front().chunk = 0;
+  }
+  EXPECT_EQ(simulate(schedule, durations, network).step.ps(), 380);
 }
 
 TEST(PipelineDeathTest, SendAndReceiveMustMatch) {
