@@ -131,22 +131,36 @@ TEST_P(PieceAttentionTest, NanIsNoRowWithoutKeys) {
   expect_nan_kept(attention, test());
 }
 
-// The versions of the Hopper forward kernel that are not its default.
-class HopperForwardTest : public GpuTest<testing::TestWithParam<std::tuple<HopperForwardVersion, AttentionCase>>> {
+// Versions of a Hopper kernel.
+template <class Version>
+class HopperVersionTest : public GpuTest<testing::TestWithParam<std::tuple<Version, AttentionCase>>> {
  protected:
-  const AttentionCase& test() const { return std::get<1>(GetParam()); }
+  const AttentionCase& test() const { return std::get<1>(this->GetParam()); }
   PieceAttention attention() const {
     PieceAttention made(heads_of(test().shape), Kernel::kHopper);
-    made.use(std::get<0>(GetParam()));
+    made.use(std::get<0>(this->GetParam()));
     return made;
   }
   void SetUp() override {
-    GpuTest::SetUp();
-    if (IsSkipped()) return;
+    GpuTest<testing::TestWithParam<std::tuple<Version, AttentionCase>>>::SetUp();
+    if (this->IsSkipped()) return;
     const std::string why = refusal(Kernel::kHopper, heads_of(test().shape), capability());
     if (!why.empty()) GTEST_SKIP() << why;
   }
 };
+std::string letter_of(HopperForwardVersion version) {
+  return hopper_forward_names()[static_cast<std::size_t>(version)];
+}
+std::string letter_of(HopperBackwardVersion version) {
+  return hopper_backward_names()[static_cast<std::size_t>(version)];
+}
+template <class Version>
+std::string version_name(const testing::TestParamInfo<std::tuple<Version, AttentionCase>>& info) {
+  return letter_of(std::get<0>(info.param)) + "_" + std::get<1>(info.param).name;
+}
+
+// Those of the forward kernel that are not its default.
+class HopperForwardTest : public HopperVersionTest<HopperForwardVersion> {};
 
 TEST_P(HopperForwardTest, MatchesTheReference) {
   PieceAttention version = attention();
@@ -160,14 +174,11 @@ TEST_P(HopperForwardTest, NanIsNoRowWithoutKeys) {
   expect_nan_kept(version, test());
 }
 
-std::string forward_name(const testing::TestParamInfo<std::tuple<HopperForwardVersion, AttentionCase>>& info) {
-  return hopper_forward_names()[static_cast<std::size_t>(std::get<0>(info.param))] + "_" + std::get<1>(info.param).name;
-}
 static_assert(kDefaultHopperForward == HopperForwardVersion::kA);  // PieceAttentionTest has it
 INSTANTIATE_TEST_SUITE_P(Versions, HopperForwardTest,
                          testing::Combine(testing::Values(HopperForwardVersion::kE),
                                           testing::ValuesIn(attention_cases(128))),
-                         forward_name);
+                         version_name<HopperForwardVersion>);
 
 struct Gradients {
   std::vector<Bf16> q, k, v;
@@ -213,49 +224,35 @@ TEST_P(PieceAttentionTest, BackwardMatchesTheReference) {
   expect_gradients(attention, test());
 }
 
-// Every version of the Hopper kernel, the default too.
-class HopperBackwardTest : public GpuTest<testing::TestWithParam<std::tuple<HopperBackwardVersion, AttentionCase>>> {
- protected:
-  const AttentionCase& test() const { return std::get<1>(GetParam()); }
-  void SetUp() override {
-    GpuTest::SetUp();
-    if (IsSkipped()) return;
-    const std::string why = refusal(Kernel::kHopper, heads_of(test().shape), capability());
-    if (!why.empty()) GTEST_SKIP() << why;
-  }
-};
+// Every one of the backward kernel, the default too.
+class HopperBackwardTest : public HopperVersionTest<HopperBackwardVersion> {};
 
 TEST_P(HopperBackwardTest, MatchesTheReference) {
-  PieceAttention attention(heads_of(test().shape), Kernel::kHopper);
-  attention.use(std::get<0>(GetParam()));
-  expect_gradients(attention, test());
+  PieceAttention version = attention();
+  expect_gradients(version, test());
 }
 
-std::string version_name(const testing::TestParamInfo<std::tuple<HopperBackwardVersion, AttentionCase>>& info) {
-  return hopper_backward_names()[static_cast<std::size_t>(std::get<0>(info.param))] + "_" +
-         std::get<1>(info.param).name;
-}
 const auto every_version =
     testing::Values(HopperBackwardVersion::kC, HopperBackwardVersion::kD, HopperBackwardVersion::kE,
                     HopperBackwardVersion::kF, HopperBackwardVersion::kG, HopperBackwardVersion::kH);
 INSTANTIATE_TEST_SUITE_P(Cases, HopperBackwardTest,
-                         testing::Combine(every_version, testing::ValuesIn(attention_cases(128))), version_name);
+                         testing::Combine(every_version, testing::ValuesIn(attention_cases(128))),
+                         version_name<HopperBackwardVersion>);
 
 // Key tiles in step visit query tiles that they see nothing of.
 class HopperGroupTest : public HopperBackwardTest {};
 TEST_P(HopperGroupTest, MatchesTheReference) {
   for (const int group : {2, 3, 8}) {
     SCOPED_TRACE(group);
-    PieceAttention attention(heads_of(test().shape), Kernel::kHopper);
-    attention.use(std::get<0>(GetParam()));
-    expect_gradients(attention, test(), group);
+    PieceAttention version = attention();
+    expect_gradients(version, test(), group);
   }
 }
 INSTANTIATE_TEST_SUITE_P(Groups, HopperGroupTest,
                          testing::Combine(testing::Values(HopperBackwardVersion::kC, HopperBackwardVersion::kD,
                                                           HopperBackwardVersion::kG),
                                           testing::ValuesIn(attention_cases(128))),
-                         version_name);
+                         version_name<HopperBackwardVersion>);
 
 // Calls too long for the reference, with many key tiles a block, against version C: dK and dV are sums in the same
 // order, dQ is not, so that some of it rounds to the other bf16 (2^-8 of itself, in few places).
@@ -290,7 +287,7 @@ TEST_P(HopperBackwardVersionTest, AgreesWithTheOthersOnLongCalls) {
 }
 
 std::string version_only(const testing::TestParamInfo<HopperBackwardVersion>& version) {
-  return hopper_backward_names()[static_cast<std::size_t>(version.param)];
+  return letter_of(version.param);
 }
 INSTANTIATE_TEST_SUITE_P(Versions, HopperBackwardVersionTest, every_version, version_only);
 

@@ -46,15 +46,21 @@ struct Sums {
   }
 };
 
-void check(const std::string& lengths, int ranks) {
-  const Cluster cluster = shipped_cluster("dgx-h100-ndr", ranks);
-  const KernelModel kernels = kernels_of(cluster);
-  const Batch batch = sampled(lengths);
+// Keeps references to both.
+StrategyRequest request_on(const Cluster& cluster, const KernelModel& kernels, int ranks) {
   StrategyRequest request;
   request.model = shipped_model("llama-7b");
   request.degrees.cp = request.ranks = ranks;
   request.cluster = &cluster;
   request.kernels = &kernels;
+  return request;
+}
+
+void check(const std::string& lengths, int ranks) {
+  const Cluster cluster = shipped_cluster("dgx-h100-ndr", ranks);
+  const KernelModel kernels = kernels_of(cluster);
+  const Batch batch = sampled(lengths);
+  const StrategyRequest request = request_on(cluster, kernels, ranks);
   const CpClock clock(request);
   const CpScore score = [&](const CpPlan& plan) { return clock.layer_seconds(plan, CpTraffic::kNonlast, false); };
   const auto by_rule = [&](const std::vector<PlannedDocument>& documents, FlashCutRule rule) {
@@ -156,11 +162,7 @@ TEST(FlashCpOptimum, IsWithinFivePercentOfAnExhaustiveSearch) {
   for (const auto& [ranks, blocks, count] : {std::tuple(2, 16, 12), std::tuple(4, 12, 6)}) {
     const Cluster cluster = shipped_cluster("dgx-h100-ndr", 8);
     const KernelModel kernels = kernels_of(cluster);
-    StrategyRequest request;
-    request.model = shipped_model("llama-7b");
-    request.degrees.cp = request.ranks = ranks;
-    request.cluster = &cluster;
-    request.kernels = &kernels;
+    const StrategyRequest request = request_on(cluster, kernels, ranks);
     const CpClock clock(request);
     for (int i = 0; i < count; ++i) {
       Exhaustive search;
@@ -203,11 +205,7 @@ TEST(FlashCpLarge, SavesAsTheNaiveRuleDoes) {
   constexpr int kRanks = 64, kTrials = 12;
   const Cluster cluster = shipped_cluster("dgx-h100-ndr", kRanks);
   const KernelModel kernels = kernels_of(cluster);
-  StrategyRequest request;
-  request.model = shipped_model("llama-7b");
-  request.degrees.cp = request.ranks = kRanks;
-  request.cluster = &cluster;
-  request.kernels = &kernels;
+  const StrategyRequest request = request_on(cluster, kernels, kRanks);
   Rng rng(1, "flashcp large");
   for (int trial = 0; trial < kTrials; ++trial) {
     const std::int64_t octaves = rng.integer(1, 5);

@@ -96,12 +96,17 @@ struct Failing {
   bool careful = true;
 };
 
-RunRecord run_failing(const Failing& with) {
+// One layer of 12 tokens: what runs that are to fail have.
+DeviceCase one_short_sequence() {
   DeviceCase of;
   of.strategy = "allgather-cp";
   of.sequences = {{12}};
   of.layers = 1;
-  const auto schedule = schedule_of(of);
+  return of;
+}
+
+RunRecord run_failing(const Failing& with) {
+  const auto schedule = schedule_of(one_short_sequence());
   const DevicePlan plan(*schedule);
   HostDevice device(with.options);
   VirtualTransport transport;
@@ -143,11 +148,7 @@ TEST(RunFailureTest, AHangIsFoundWithoutWaitingForEveryOp) {
 }
 
 TEST(RunFailureTest, AHangOfATimedStepIsNamedByItsEvents) {
-  DeviceCase of;
-  of.strategy = "allgather-cp";
-  of.sequences = {{12}};
-  of.layers = 1;
-  const auto schedule = schedule_of(of);
+  const auto schedule = schedule_of(one_short_sequence());
   const DevicePlan plan(*schedule);
   HostDeviceOptions on;
   on.hanging_kernel = "swiglu_backward";
@@ -175,11 +176,7 @@ TEST(StepAlone, AHangAbandonsTheDevice) {
     void abandon() override { ++abandoned; }
     int abandoned = 0;
   };
-  DeviceCase of;
-  of.strategy = "allgather-cp";
-  of.sequences = {{12}};
-  of.layers = 1;
-  const auto schedule = undistributed_of(of);
+  const auto schedule = undistributed_of(one_short_sequence());
   const DevicePlan plan(*schedule);
   ExecutorOptions options;
   options.timeout = std::chrono::milliseconds(5);
@@ -241,11 +238,7 @@ class FailsLater : public HostDevice {
 };
 
 TEST(RunFailureTest, WhatWasMeasuredBeforeIsKept) {
-  DeviceCase of;
-  of.strategy = "allgather-cp";
-  of.sequences = {{12}};
-  of.layers = 1;
-  const auto schedule = schedule_of(of);
+  const auto schedule = schedule_of(one_short_sequence());
   const DevicePlan plan(*schedule);
   FailsLater device;
   VirtualTransport transport;
