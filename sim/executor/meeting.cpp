@@ -55,9 +55,9 @@ void Engine::hold_channels(std::int32_t rank, MeetingMember& member, std::int32_
     const Stream& stream = stream_of(rank, member.stream);
     const Iteration& pass = pass_of(rank, stream);
     const std::size_t index = op_index(stream, member.stream, pass);
-    const MemberExchange& exchange = pass.costs->exchanges[index];
-    channels = network_->exchange_channels(*schedule_, group, exchange);
-    moving = moving_channels(exchange, channels);
+    const ExchangeChannels of = network_->exchange_channels(*schedule_, group, pass.costs->exchanges[index]);
+    channels = of.waiting;
+    moving = of.moving;
   } else {
     if (meeting.arrived == 0) meeting.transfer = transfer_of(group);
     channels = moving = network_->use(meeting.transfer).channels;

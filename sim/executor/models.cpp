@@ -262,10 +262,12 @@ class FlowNetwork : public CollectiveNetwork {
     return static_cast<TransferId>(prepared_.size()) - 1;
   }
 
-  int exchange_channels(const Schedule& schedule, GroupId group, const MemberExchange& member) override {
+  ExchangeChannels exchange_channels(const Schedule& schedule, GroupId group, const MemberExchange& member) override {
     const std::vector<std::int32_t>& ranks = schedule.groups[static_cast<std::size_t>(group)].members;
-    return collectives_.exchange_channels(static_cast<int>(ranks.size()), domains_of(group, ranks), member.peers,
-                                          Bytes{member.largest_message});
+    const Bytes largest{member.largest_message};
+    const int waiting =
+        collectives_.exchange_channels(static_cast<int>(ranks.size()), domains_of(group, ranks), member.peers, largest);
+    return {waiting, moving_channels(waiting, member.partners, Bytes{member.messages}, largest)};
   }
 
   std::span<const MemberBytes> traffic(TransferId transfer) const override {
@@ -412,12 +414,6 @@ OpDuration KernelDurations::duration(const Schedule& schedule, const OpInstance&
 
 Estimate KernelDurations::estimate(const Schedule& schedule, const OpInstance& at) const {
   return kernel_time(*model_, schedule, at).estimate;
-}
-
-std::int32_t moving_channels(const MemberExchange& member, std::int32_t channels) {
-  if (member.partners == 0 || member.partners > channels) return channels;
-  const std::int64_t most = member.partners * member.largest_message;
-  return static_cast<std::int32_t>((channels * member.messages + most - 1) / most);
 }
 
 MemberExchange member_exchange(const Schedule& schedule, const OpInstance& at) {

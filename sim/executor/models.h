@@ -64,9 +64,10 @@ struct MemberExchange {
   std::int32_t partners = 0;         // that it sends to or receives from
 };
 
-// Channels that are on a member's GPU while its exchange moves data, in the mean: where each serves one peer, it leaves
-// with that peer's message. `channels`: of the exchange while it waits.
-std::int32_t moving_channels(const MemberExchange& member, std::int32_t channels);
+// Channels that its kernel takes of its rank: while it waits for others, and in the mean once all have come.
+struct ExchangeChannels {
+  int waiting = 0, moving = 0;
+};
 
 struct MemberBytes {
   std::int64_t sent_intra_node = 0;
@@ -94,8 +95,8 @@ class CollectiveNetwork {
   virtual ~CollectiveNetwork() = default;
   // Called once for each distinct call. Asserts that the members ask for the same: what one sends, the other receives.
   virtual TransferId prepare(const CollectiveCall& call) = 0;
-  // Channels that a member's part of an exchange takes of its rank from its launch on, whoever else has come.
-  virtual int exchange_channels(const Schedule& schedule, GroupId group, const MemberExchange& member) = 0;
+  // Follows from the member's own part, known before the others have come.
+  virtual ExchangeChannels exchange_channels(const Schedule& schedule, GroupId group, const MemberExchange& member) = 0;
   // In member order.
   virtual std::span<const MemberBytes> traffic(TransferId transfer) const = 0;
   virtual TransferUse use(TransferId transfer) const = 0;

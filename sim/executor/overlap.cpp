@@ -1,7 +1,7 @@
 // What runs side by side on a rank: rates of its kernels, and the pressure of kernels on transfers.
 //
 // A collective's kernel takes its channels from its arrival on: it spins on them while it waits for other members.
-// Those of an exchange leave as their peers are done (moving_channels, models.h).
+// Those of an exchange leave as their peers are done (moving_channels of sim/network/collectives.h).
 // A rank's rates are set again at most once an instant, after everything that happens at that instant has happened. A
 // transfer goes as slow as the rank that presses it most lets it: members are counted by pressure, and the network
 // hears of a change once an instant, after the events that are queued for it by then.

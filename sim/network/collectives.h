@@ -98,4 +98,9 @@ class Collectives {
   LoadSheet sheet_;
 };
 
+// How many of an exchange's channels a member has in the mean while data move: NCCL's kernel has a block for each,
+// which leaves with its partner's message where it serves one alone. `messages`: sum over the partners of the larger of
+// what is sent and received, `largest`: the largest of those. With more partners than channels all are taken to stay.
+int moving_channels(int channels, int partners, Bytes messages, Bytes largest);
+
 }  // namespace longhaul

@@ -129,6 +129,12 @@ int Collectives::exchange_channels(int ranks, int domains, int peers, Bytes larg
   return p2p_channels(machine_, ranks, domains, peers, static_cast<double>(largest_message.value));
 }
 
+int moving_channels(int channels, int partners, Bytes messages, Bytes largest) {
+  if (partners == 0 || partners > channels) return channels;
+  const std::int64_t most = partners * largest.value;
+  return static_cast<int>((channels * messages.value + most - 1) / most);
+}
+
 Transfer Collectives::all_to_all(std::span<const int> ranks, Bytes per_peer) {
   LH_ASSERT(per_peer.value >= 0, "{} bytes from each rank to each other", per_peer.value);
   if (ranks.size() < 2 || per_peer.value == 0) return {};

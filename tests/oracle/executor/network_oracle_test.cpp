@@ -111,10 +111,13 @@ TEST(ExecutorOracle, ChannelsOfAnExchangeFollowFromItsGroup) {
   const GroupId all = add_group(schedule, ranks, 2);
   const std::unique_ptr<CollectiveNetwork> network = make_flow_network(cluster);
   constexpr std::int64_t kBytes = 8 << 20;
-  EXPECT_EQ(network->exchange_channels(schedule, node, {kBytes, 1}), 4);
-  EXPECT_EQ(network->exchange_channels(schedule, pair, {kBytes, 1}), 4);
-  EXPECT_EQ(network->exchange_channels(schedule, all, {kBytes, 15}), 32);
-  EXPECT_EQ(network->exchange_channels(schedule, all, {0, 0}), 0);
+  EXPECT_EQ(network->exchange_channels(schedule, node, {kBytes, 1, kBytes, 1}).moving, 4);
+  EXPECT_EQ(network->exchange_channels(schedule, pair, {kBytes, 1, kBytes, 1}).moving, 4);
+  EXPECT_EQ(network->exchange_channels(schedule, all, {kBytes, 15, 15 * kBytes, 15}).waiting, 32);
+  EXPECT_EQ(network->exchange_channels(schedule, all, {kBytes, 15, 15 * kBytes, 15}).moving, 32);
+  EXPECT_EQ(network->exchange_channels(schedule, all, {kBytes, 15, 5 * kBytes, 15}).waiting, 32);
+  EXPECT_EQ(network->exchange_channels(schedule, all, {kBytes, 15, 5 * kBytes, 15}).moving, 11);  // a third
+  EXPECT_EQ(network->exchange_channels(schedule, all, {0, 0, 0, 0}).waiting, 0);
 }
 
 TEST(ExecutorOracle, KernelsTakeWhatTheModelSays) {

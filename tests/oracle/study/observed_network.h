@@ -36,13 +36,13 @@ class ObservedNetwork : public CollectiveNetwork {
     entries_.push_back(entry);
     return static_cast<TransferId>(entries_.size()) - 1;
   }
-  int exchange_channels(const Schedule& schedule, GroupId group, const MemberExchange& member) override {
+  ExchangeChannels exchange_channels(const Schedule& schedule, GroupId group, const MemberExchange& member) override {
     const std::int32_t rank = schedule.groups[static_cast<std::size_t>(group)].members.front();
     const std::vector<GroupId>& groups = schedule.ranks[static_cast<std::size_t>(rank)].groups;
     for (std::size_t role = 0; role < groups.size(); ++role) {
       if (groups[role] != group) continue;
       for (const std::string& free : free_) {
-        if (free == schedule.roles[role]) return 0;
+        if (free == schedule.roles[role]) return {};
       }
     }
     return inner_->exchange_channels(schedule, group, member);

@@ -82,7 +82,9 @@ class FixedNetwork : public CollectiveNetwork {
     entries_.push_back(std::move(entry));
     return static_cast<TransferId>(entries_.size()) - 1;
   }
-  int exchange_channels(const Schedule&, GroupId, const MemberExchange& member) override { return member.peers; }
+  ExchangeChannels exchange_channels(const Schedule&, GroupId, const MemberExchange& member) override {
+    return {member.peers, member.peers};
+  }
   std::span<const MemberBytes> traffic(TransferId transfer) const override {
     return entries_[static_cast<std::size_t>(transfer)].traffic;
   }

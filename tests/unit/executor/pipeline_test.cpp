@@ -222,19 +222,9 @@ TEST(Pipeline, OneMembersPartOfAnExchange) {
   }
 }
 
-// Of messages of 100 and 50, 12 channels stay for 3/4 of the time in the mean: 9. Equal ones stay to the end, and so do
-// channels that serve several peers.
-TEST(Exchange, ChannelsLeaveWithTheirMessages) {
-  EXPECT_EQ(moving_channels({100, 2, 150, 2}, 12), 9);
-  EXPECT_EQ(moving_channels({100, 2, 101, 2}, 12), 7);  // 6.06
-  EXPECT_EQ(moving_channels({100, 3, 300, 3}, 12), 12);
-  EXPECT_EQ(moving_channels({100, 13, 130, 13}, 12), 12);
-  EXPECT_EQ(moving_channels({0, 0, 0, 0}, 0), 0);
-}
-
-// Rank 0 sends 64 bytes to rank 1 and 16 to rank 2, over 8 channels: while it waits all 8 are there, then
-// ceil(8 x 80 / (2 x 64)) = 5. A kernel of 300 beside it, from 10 on, is slowed by 1 + channels / 8: 45 of it are done
-// when the others come at 100, 40 more in the transfer of 65, and the other 215 by 380.
+// Rank 0 sends to ranks 1 and 2 over 8 channels, all of which are there while it waits, and 5 then. A kernel of 300
+// beside it, from 10 on, is slowed by 1 + channels / 8: 45 of it are done when the others come at 100, 40 more in the
+// transfer of 65, and the other 215 by 380.
 TEST(Exchange, AKernelBesideOneGetsBackWhatLeaves) {
   struct ByChannels : FixedDurations {
     double kernel_slowdown(OverlapClass, const Beside& beside, std::int64_t) const override {
@@ -243,7 +233,7 @@ TEST(Exchange, AKernelBesideOneGetsBackWhatLeaves) {
   } durations;
   durations.rule = by_label({{"make", 10}, {"x", 300}, {"late", 100}});
   struct EightChannels : FixedNetwork {
-    int exchange_channels(const Schedule&, GroupId, const MemberExchange&) override { return 8; }
+    ExchangeChannels exchange_channels(const Schedule&, GroupId, const MemberExchange&) override { return {8, 5}; }
   } network;
   network.rule = [](const CollectiveCall&) { return 65; };
   Schedule schedule = make_schedule(3, {"g"});
