@@ -12,7 +12,7 @@ enum class HopperForwardVersion : std::uint8_t {
   kA,  // from shared memory
   kE,  // from registers, loaded once a tile: a third less traffic of shared memory in scores
 };
-inline constexpr HopperForwardVersion kDefaultHopperForward = HopperForwardVersion::kA;
+inline constexpr HopperForwardVersion kDefaultHopperForward = HopperForwardVersion::kE;
 
 // "A", "E", in order.
 inline const std::vector<std::string>& hopper_forward_names() {

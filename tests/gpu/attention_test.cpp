@@ -174,9 +174,9 @@ TEST_P(HopperForwardTest, NanIsNoRowWithoutKeys) {
   expect_nan_kept(version, test());
 }
 
-static_assert(kDefaultHopperForward == HopperForwardVersion::kA);  // PieceAttentionTest has it
+static_assert(kDefaultHopperForward == HopperForwardVersion::kE);  // PieceAttentionTest has it
 INSTANTIATE_TEST_SUITE_P(Versions, HopperForwardTest,
-                         testing::Combine(testing::Values(HopperForwardVersion::kE),
+                         testing::Combine(testing::Values(HopperForwardVersion::kA),
                                           testing::ValuesIn(attention_cases(128))),
                          version_name<HopperForwardVersion>);
 
