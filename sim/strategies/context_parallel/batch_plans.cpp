@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "sim/strategies/context_parallel/plan_json.h"
@@ -9,13 +10,29 @@
 
 namespace longhaul {
 
-tl::expected<CpPlan, std::string> plan_shared(std::span<const PlannedDocument> documents, std::int64_t ranks,
-                                              const SequencePlanner& planner) {
+namespace {
+
+std::int64_t tokens_of(std::span<const PlannedDocument> documents) {
   std::int64_t tokens = 0;
   for (const PlannedDocument& document : documents) tokens += document.tokens;
-  if (!documents.empty() && tokens < ranks) {
-    return tl::unexpected(fmt::format("{} ranks cannot share a sequence of {} tokens", ranks, tokens));
-  }
+  return tokens;
+}
+
+}  // namespace
+
+std::int64_t even_share(std::span<const PlannedDocument> documents, std::int64_t ranks) {
+  return std::max<std::int64_t>(1, (tokens_of(documents) + ranks - 1) / ranks);
+}
+
+std::optional<std::string> sharing_refusal(std::span<const PlannedDocument> documents, std::int64_t ranks) {
+  const std::int64_t tokens = tokens_of(documents);
+  if (documents.empty() || tokens >= ranks) return std::nullopt;
+  return fmt::format("{} ranks cannot share a sequence of {} tokens", ranks, tokens);
+}
+
+tl::expected<CpPlan, std::string> plan_shared(std::span<const PlannedDocument> documents, std::int64_t ranks,
+                                              const SequencePlanner& planner) {
+  if (auto reason = sharing_refusal(documents, ranks)) return tl::unexpected(*reason);
   return planner(documents, ranks);
 }
 

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 
 #include "sim/strategies/context_parallel/modelled.h"
 
@@ -11,6 +12,11 @@ namespace longhaul {
 using SequencePlanner =
     std::function<tl::expected<CpPlan, std::string>(std::span<const PlannedDocument>, std::int64_t ranks)>;
 
+// Tokens of each rank where all have as many, rounded up; at least 1.
+std::int64_t even_share(std::span<const PlannedDocument> documents, std::int64_t ranks);
+
+// Why `ranks` cannot share these documents whatever the planner: fewer tokens than ranks.
+std::optional<std::string> sharing_refusal(std::span<const PlannedDocument> documents, std::int64_t ranks);
 // The planner's plan, or the reason why `ranks` cannot share these documents: the planner's, or fewer tokens than
 // ranks.
 tl::expected<CpPlan, std::string> plan_shared(std::span<const PlannedDocument> documents, std::int64_t ranks,

@@ -1,9 +1,9 @@
 // magi, skrull and hybrid-cp: chunks or documents dealt to ranks, keys and values sent to those that need them.
 #include "sim/strategies/context_parallel/batch_plans.h"
 #include "sim/strategies/context_parallel/dispatch.h"
+#include "sim/strategies/context_parallel/document_step.h"
 #include "sim/strategies/context_parallel/framework_step.h"
 #include "sim/strategies/context_parallel/gather_step.h"
-#include "sim/strategies/context_parallel/ring_step.h"
 #include "sim/strategies/context_parallel/skrull.h"
 #include "sim/strategies/families.h"
 
@@ -14,12 +14,6 @@ constexpr std::int64_t kMagiChunk = 2048;  // the benchmark's chunk_size (flashc
 constexpr std::int64_t kMagiStages = 2;    // the benchmark's number of remote stages
 constexpr std::int64_t kMostStages = 8;
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 40;
-
-std::int64_t even_share(std::span<const PlannedDocument> documents, std::int64_t ranks) {
-  std::int64_t tokens = 0;
-  for (const PlannedDocument& document : documents) tokens += document.tokens;
-  return std::max<std::int64_t>(1, (tokens + ranks - 1) / ranks);
-}
 
 Strategy dispatch_strategy(std::string name, std::string note) {
   Strategy strategy;
@@ -91,24 +85,23 @@ Strategy skrull() {
   return strategy;
 }
 
-// Then its group is all ranks, and the step is the ring that the code runs for every document (framework copies only;
-// rings of several documents after each other are not built).
-bool one_document_a_sequence(const StrategyRequest& request) {
-  return request.batch->documents.size() == request.batch->sequences.size();
-}
-
 Strategy hybrid_cp() {
   Strategy strategy = dispatch_strategy(
-      "hybrid-cp", "the ring of a document's group is one exchange beside the whole documents' attention");
-  strategy.option_keys = {"copies", "rank_tokens"};
+      "hybrid-cp",
+      "together the ring of a document's group is one exchange beside the whole documents' attention; no pipelines");
+  strategy.option_keys = {"copies", "documents", "rank_tokens"};
   strategy.check_options = [](const Json& options, const std::string& file, const std::string& path, Errors& errors) {
     JsonReader reader(options, file, path, errors);
     reader.integer("rank_tokens", 1, kMostTokens);
-    check_copies(reader);
+    const std::string documents = reader.choice("documents", {"together", "one-by-one"}).value_or("together");
+    if (check_copies(reader) == "framework" && documents == "together") {
+      reader.add_error("copies", "is \"framework\" without rings", "\"documents\": \"one-by-one\" beside it");
+    }
   };
   strategy.plan = [](const StrategyRequest& request) -> Planned {
-    if (framework_copies(request) && one_document_a_sequence(request)) {
-      return plan_ring_step(request, plan_zigzag_cp, RingFlavor::kPadded);
+    if (request.options.value("documents", "together") == "one-by-one") {
+      return plan_document_step(request, request.options.value("rank_tokens", std::int64_t{0}),
+                                framework_copies(request) ? RingFlavor::kPadded : RingFlavor::kTransformerEngine);
     }
     auto plans = plan_batch(request, [&](std::span<const PlannedDocument> documents, std::int64_t ranks) {
       return plan_hybrid_cp(documents, ranks, request.options.value("rank_tokens", even_share(documents, ranks)));

@@ -4,9 +4,9 @@
 #include "sim/strategies/context_parallel/batch_plans.h"
 #include "sim/strategies/context_parallel/framework_step.h"
 #include "sim/strategies/context_parallel/ring_shapes.h"
-#include "sim/strategies/context_parallel/ring_step.h"
 #include "sim/strategies/families.h"
 #include "sim/strategies/step/context_step.h"
+#include "sim/strategies/step/ring.h"
 
 namespace longhaul {
 namespace {
@@ -22,8 +22,7 @@ Strategy ring_strategy(std::string name) {
   return strategy;
 }
 
-}  // namespace
-
+// `planner` deals a sequence's documents to the ranks, equal rows on each.
 Planned plan_ring_step(const StrategyRequest& request, const SequencePlanner& planner, RingFlavor flavor) {
   if (request.degrees.cp > kMostRingRanks) {
     return tl::unexpected(fmt::format("a ring of {} ranks is larger than {}", request.degrees.cp, kMostRingRanks));
@@ -53,6 +52,8 @@ Planned plan_ring_step(const StrategyRequest& request, const SequencePlanner& pl
   };
   return planned;
 }
+
+}  // namespace
 
 void add_ring_strategies(std::vector<Strategy>& list) {
   const char* bf16_gradients = "gradients of keys and values travel in bf16; ring-flash-attention carries them in fp32";
@@ -87,7 +88,7 @@ void add_ring_strategies(std::vector<Strategy>& list) {
   te.note = "merging a ring step follows its attention; Transformer Engine overlaps it with the next step's";
   te.plan = [](const StrategyRequest& request) {
     return plan_ring_step(request, plan_zigzag_cp,
-                     framework_copies(request) ? RingFlavor::kPadded : RingFlavor::kTransformerEngine);
+                          framework_copies(request) ? RingFlavor::kPadded : RingFlavor::kTransformerEngine);
   };
   te.option_keys = {"copies"};
   te.check_options = [](const Json& options, const std::string& file, const std::string& path, Errors& errors) {

@@ -129,7 +129,7 @@ void StepBuilder::write_forward_ops(SegmentWriter& w, const ForwardMode& mode) c
        "rope", Function::kRope,
        {columns_of(layer_tensor(attention_.qkv, i), Access::kAccumulate, 0, model_.q_width() + model_.kv_width())})
       .records(attention_.qkv_ready);
-  scheme_.forward(w, mode);
+  scheme_->forward(w, mode);
   w.gemm("attention_projection", all(attention_.attention_output, Access::kRead),
          weight(layer_, use, at.output, model_.q_width(), d), all(t.projection, Access::kWrite))
       .acquires({layer_tensor(t.projection, i)})
@@ -205,7 +205,7 @@ void StepBuilder::write_backward_ops(SegmentWriter& w, const ForwardMode& mode) 
       .acquires({chunk_tensor(attention_.attention_output_grad)});
   w.gemm("projection_weight_grad", saved(attention_.attention_output), grad(hidden_grad_, Access::kRead),
          weight_grad(layer_, at.output, model_.q_width(), d), true, false);
-  scheme_.backward(w, mode);
+  scheme_->backward(w, mode);
   w.elementwise(
       "rope_backward", Function::kRopeBackward,
       {columns_of(chunk_tensor(attention_.qkv_grad), Access::kAccumulate, 0, model_.q_width() + model_.kv_width())});

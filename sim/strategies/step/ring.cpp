@@ -1,5 +1,7 @@
 #include "sim/strategies/step/ring.h"
 
+#include <utility>
+
 #include "sim/core/invariant.h"
 
 namespace longhaul {
@@ -19,8 +21,8 @@ int document_count(const PieceList& own) {
 
 }  // namespace
 
-RingScheme::RingScheme(int group_size, RingFlavor flavor, bool masks)
-    : group_size_(group_size), flavor_(flavor), masks_(masks) {
+RingScheme::RingScheme(int group_size, RingFlavor flavor, bool masks, std::string role_name)
+    : group_size_(group_size), flavor_(flavor), masks_(masks), role_name_(std::move(role_name)) {
   LH_ASSERT(group_size >= 1 && group_size <= kMostRingRanks, "a ring of {} ranks", group_size);
 }
 
@@ -28,7 +30,7 @@ void RingScheme::declare(ScheduleBuilder& builder, const ModelShape& model, cons
   builder_ = &builder;
   model_ = model;
   tensors_ = tensors;
-  role_ = builder.role("context");
+  role_ = builder.role(role_name_);
   const RowMapSlot rows = builder.schedule.tensors[static_cast<std::size_t>(tensors.qkv)].rows;
   lse_ = builder.tensor("lse", rows, model.q_heads, ElementType::kFp32, MemoryCategory::kActivations);
   steps_.resize(static_cast<std::size_t>(group_size_));

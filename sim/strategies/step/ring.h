@@ -41,6 +41,7 @@
 // it follows.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "sim/strategies/step/attention_scheme.h"
@@ -68,8 +69,9 @@ struct RingStepShape {
 class RingScheme : public AttentionScheme {
  public:
   // `group_size` N, 1 to kMostRingRanks.
-  // `masks`: kFramework takes halves by masks; otherwise, of single documents, by slices.
-  explicit RingScheme(int group_size, RingFlavor flavor = RingFlavor::kRingFlashAttention, bool masks = true);
+  // `masks`: kFramework takes halves by masks; otherwise, of single documents, by slices. `role_name`: of its group.
+  explicit RingScheme(int group_size, RingFlavor flavor = RingFlavor::kRingFlashAttention, bool masks = true,
+                      std::string role_name = "context");
 
   void declare(ScheduleBuilder& builder, const ModelShape& model, const AttentionTensors& tensors) override;
   void forward(SegmentWriter& writer, const ForwardMode& mode) override;
@@ -149,6 +151,7 @@ class RingScheme : public AttentionScheme {
   int group_size_;
   RingFlavor flavor_;
   bool masks_;
+  std::string role_name_;
   ScheduleBuilder* builder_ = nullptr;
   ModelShape model_;
   AttentionTensors tensors_;

@@ -33,7 +33,7 @@ void StepBuilder::write_attention_forward(SegmentWriter& w, const ForwardMode& m
   w.elementwise("given_qkv", Function::kGiven, {builder_.whole(qkv, Access::kWrite)})
       .acquires({qkv})
       .records(attention_.qkv_ready);
-  scheme_.forward(w, mode);
+  scheme_->forward(w, mode);
   if (mode.keep) return;
   w.elementwise("take_attention_output", Function::kGiven, {})
       .releases({layer_tensor(attention_.attention_output, mode.instance)});
@@ -59,7 +59,7 @@ void StepBuilder::write_attention_segments() {
   const TensorRef output_grad = chunk_tensor(attention_.attention_output_grad);
   w.elementwise("given_attention_output_grad", Function::kGiven, {builder_.whole(output_grad, Access::kWrite)})
       .acquires({output_grad});
-  scheme_.backward(w, mode);
+  scheme_->backward(w, mode);
   w.elementwise("take_qkv_grad", Function::kGiven, {}).releases({chunk_tensor(attention_.qkv_grad)});
   for (Op& op : w.take()) ops.push_back(std::move(op));
   segments_.layer_backward = segments_.layer_backward_last = builder_.add_segment("attention_backward", std::move(ops));

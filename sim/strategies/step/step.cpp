@@ -19,17 +19,15 @@ StepBuilder::StepBuilder(ScheduleBuilder& builder, const ModelShape& model, cons
       model_(model),
       objective_(objective),
       options_(options),
-      scheme_(scheme),
+      scheme_(&scheme),
       layer_parameters_(layer_parameters(model)) {
   LH_ASSERT(options.zero_ranks >= 1 && options.chunks >= 1, "{} zero ranks, {} chunks", options.zero_ranks,
             options.chunks);
   declare_tensors();
   if (options_.pipeline) declare_edges();
-  scheme_.declare(builder_, model_, attention_);
-  if (scope() == Scope::kAttention) {
-    write_attention_segments();
-    return;
-  }
+  scheme_->declare(builder_, model_, attention_);
+  write_scheme_segments();
+  if (scope() == Scope::kAttention) return;
   write_layer_segments();
   if (whole_model())
     write_model_segments();
@@ -37,16 +35,40 @@ StepBuilder::StepBuilder(ScheduleBuilder& builder, const ModelShape& model, cons
     write_scope_segments();
 }
 
-void StepBuilder::write_layer_segments() {
+int StepBuilder::add_scheme(AttentionScheme& scheme) {
+  const LayerSegments first = layer_segments(0);
+  scheme_ = &scheme;
+  scheme_->declare(builder_, model_, attention_);
+  write_scheme_segments();
+  others_.push_back(layer_segments(0));
+  segments_.layer = first.forward;
+  segments_.layer_backward = first.backward;
+  segments_.layer_backward_last = first.backward_last;
+  return static_cast<int>(others_.size());
+}
+
+StepBuilder::LayerSegments StepBuilder::layer_segments(int scheme) const {
+  if (scheme > 0) return others_[static_cast<std::size_t>(scheme - 1)];
+  return {segments_.layer, segments_.layer_backward, segments_.layer_backward_last};
+}
+
+void StepBuilder::write_scheme_segments() {
+  if (scope() == Scope::kAttention) return write_attention_segments();
   segments_.layer = layer_forward_segment(false);
   segments_.layer_backward = layer_backward_segment(false, false);
   segments_.layer_backward_last = layer_backward_segment(false, true);
+}
+
+void StepBuilder::write_layer_segments() {
   if (options_.context) {
     segments_.layer_context = layer_forward_segment(true);
     segments_.layer_backward_context = layer_backward_segment(true, false);
     segments_.layer_backward_context_last = layer_backward_segment(true, true);
   }
-  if (options_.gather_once && zero3()) segments_.prepare_layer = prepare_segment(layer_);
+  if (options_.gather_once && zero3()) {
+    segments_.prepare_layer = prepare_segment(layer_);
+    if (!options_.training.backward) segments_.drop_layer = drop_segment(layer_);
+  }
   if (per_chunk()) {
     segments_.gather_layer_forward = gather_segment("gather_layer", layer_, 0);
     segments_.gather_layer_backward = gather_segment("gather_layer_backward", layer_, 1);
@@ -196,9 +218,11 @@ void StepBuilder::append_embedding(Program& program, int chunk) const {
   add_once(program, whole_model() ? segments_.embedding : segments_.scope_input, 0, chunk);
 }
 
-void StepBuilder::append_forward(Program& program, int chunk, int first_layer, int layers, bool context) const {
+void StepBuilder::append_forward(Program& program, int chunk, int first_layer, int layers, bool context,
+                                 int scheme) const {
+  LH_ASSERT(!context || scheme == 0, "scheme {} with a context", scheme);
   add_once(program, segments_.gather_layer_forward, first_layer, chunk);
-  const SegmentId segment = context ? segments_.layer_context : segments_.layer;
+  const SegmentId segment = context ? segments_.layer_context : layer_segments(scheme).forward;
   program.blocks.push_back(
       {segment, static_cast<std::int16_t>(first_layer), static_cast<std::int16_t>(layers), 1, chunk});
 }
@@ -215,11 +239,13 @@ void StepBuilder::append_head(Program& program, int chunk, int layers, bool last
   add_once(program, last ? segments_.head_last : segments_.head, layers, chunk);
 }
 
-void StepBuilder::append_backward(Program& program, int chunk, int first_layer, int layers, bool context,
-                                  bool last) const {
+void StepBuilder::append_backward(Program& program, int chunk, int first_layer, int layers, bool context, bool last,
+                                  int scheme) const {
+  LH_ASSERT(!context || scheme == 0, "scheme {} with a context", scheme);
   const int last_layer = first_layer + layers - 1;
   add_once(program, segments_.gather_layer_backward, last_layer, chunk);
-  const SegmentId plain = last ? segments_.layer_backward_last : segments_.layer_backward;
+  const LayerSegments of = layer_segments(scheme);
+  const SegmentId plain = last ? of.backward_last : of.backward;
   const SegmentId with_context = last ? segments_.layer_backward_context_last : segments_.layer_backward_context;
   program.blocks.push_back({context ? with_context : plain, static_cast<std::int16_t>(last_layer),
                             static_cast<std::int16_t>(layers), -1, chunk});
@@ -230,13 +256,13 @@ void StepBuilder::append_embedding_backward(Program& program, int chunk, bool la
   add_once(program, whole_model() ? whole : segments_.scope_input_grad, 0, chunk);
 }
 
-void StepBuilder::append_chunk(Program& program, int chunk, bool last) const {
+void StepBuilder::append_chunk(Program& program, int chunk, bool last, int scheme) const {
   const int layers = static_cast<int>(model_.layers);
   append_embedding(program, chunk);
-  append_forward(program, chunk, 0, layers, false);
+  append_forward(program, chunk, 0, layers, false, scheme);
   append_head(program, chunk, layers, last);
   if (!options_.training.backward) return;
-  append_backward(program, chunk, 0, layers, false, last);
+  append_backward(program, chunk, 0, layers, false, last, scheme);
   append_embedding_backward(program, chunk, last);
 }
 
@@ -246,6 +272,12 @@ void StepBuilder::append_prepare(Program& program, int first_layer, int layers, 
   program.blocks.push_back({segments_.prepare_layer, static_cast<std::int16_t>(first_layer),
                             static_cast<std::int16_t>(layers), 1, kNoChunk});
   if (head) add_once(program, segments_.prepare_head, 0, kNoChunk);
+}
+
+void StepBuilder::append_drop(Program& program, int first_layer, int layers) const {
+  if (segments_.drop_layer < 0) return;
+  program.blocks.push_back(
+      {segments_.drop_layer, static_cast<std::int16_t>(first_layer), static_cast<std::int16_t>(layers), 1, kNoChunk});
 }
 
 void StepBuilder::append_optimizer(Program& program, int first_layer, int layers, bool embedding, bool head) const {

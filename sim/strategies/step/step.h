@@ -53,6 +53,7 @@ struct StepSegments {
   SegmentId gather_embedding = -1, gather_tied_table = -1, gather_head = -1;
   SegmentId gather_layer_forward = -1, gather_layer_backward = -1;
   SegmentId prepare_embedding = -1, prepare_layer = -1, prepare_head = -1;  // gather_once: weights and zero gradients
+  SegmentId drop_layer = -1;  // gather_once, layers forward alone: weights go
   SegmentId embedding = -1, embedding_backward = -1, embedding_backward_last = -1;
   SegmentId layer = -1, layer_context = -1;                 // forward
   SegmentId layer_backward = -1, layer_backward_last = -1;  // recompute included
@@ -68,6 +69,10 @@ class StepBuilder {
   // `scheme` must outlive the builder. Writes tensor kinds, roles and segments into `builder`.
   StepBuilder(ScheduleBuilder& builder, const ModelShape& model, const Objective& objective, const StepOptions& options,
               AttentionScheme& scheme);
+
+  // Another scheme, which must outlive the builder too, for chunks of their own: writes the layer's segments with it
+  // (no `context`). Gives its number for append_chunk; the constructor's scheme is 0.
+  int add_scheme(AttentionScheme& scheme);
 
   const StepSegments& segments() const { return segments_; }
   GroupRole zero_role() const { return zero_role_; }
@@ -91,11 +96,12 @@ class StepBuilder {
   std::vector<TensorRef> resident(int first_layer, int layers, bool embedding, bool head) const;
 
   // Blocks of one whole chunk on ranks that hold all layers: forward, loss, backward.
-  void append_chunk(Program& program, int chunk, bool last) const;
+  void append_chunk(Program& program, int chunk, bool last, int scheme = 0) const;
   // Forward and backward of one chunk on layers [first, first + layers) of a stage. `context`: the chunk's keys and
   // values are kept for later slices.
-  void append_forward(Program& program, int chunk, int first_layer, int layers, bool context) const;
-  void append_backward(Program& program, int chunk, int first_layer, int layers, bool context, bool last) const;
+  void append_forward(Program& program, int chunk, int first_layer, int layers, bool context, int scheme = 0) const;
+  void append_backward(Program& program, int chunk, int first_layer, int layers, bool context, bool last,
+                       int scheme = 0) const;
   void append_embedding(Program& program, int chunk) const;
   void append_embedding_backward(Program& program, int chunk, bool last) const;
   void append_head(Program& program, int chunk, int layers, bool last) const;
@@ -103,6 +109,8 @@ class StepBuilder {
   void append_edge(Program& program, SegmentId segment, int chunk, int layer) const;
   // Gather_once: the beginning of a rank's step. Nothing otherwise.
   void append_prepare(Program& program, int first_layer, int layers, bool embedding, bool head) const;
+  // Gather_once of layers without a backward pass, whose reductions release the weights: the end. Nothing otherwise.
+  void append_drop(Program& program, int first_layer, int layers) const;
   void append_optimizer(Program& program, int first_layer, int layers, bool embedding, bool head) const;
 
  private:
@@ -110,6 +118,12 @@ class StepBuilder {
     TensorKindId attention_norm_output, residual, ffn_norm_output, gate_up, activated, projection, ffn_output;
     TensorKindId activated_grad, gate_up_grad, ffn_norm_grad, attention_norm_grad;
   };
+
+  // The segments of a layer that depend on the scheme.
+  struct LayerSegments {
+    SegmentId forward = -1, backward = -1, backward_last = -1;
+  };
+  LayerSegments layer_segments(int scheme) const;
 
   ParameterUnit declare_unit(std::string name, std::int64_t elements, bool per_layer);
   void declare_tensors();
@@ -132,6 +146,7 @@ class StepBuilder {
   void write_backward_ops(SegmentWriter& writer, const ForwardMode& mode) const;
   void write_acquire_grads(SegmentWriter& writer, const ParameterUnit& unit) const;
   void write_reduce(SegmentWriter& writer, const ParameterUnit& unit, bool last) const;
+  void write_scheme_segments();  // the layers by `scheme_`
   void write_layer_segments();
   void write_model_segments();      // embedding, head, optimizer
   void write_scope_segments();      // kLayers: the ends
@@ -145,6 +160,7 @@ class StepBuilder {
   SegmentId head_segment(bool last);
   SegmentId optimizer_segment(const ParameterUnit& unit);
   SegmentId prepare_segment(const ParameterUnit& unit);
+  SegmentId drop_segment(const ParameterUnit& unit);
   void declare_edges();
   SegmentId edge_segment(const std::string& name, GroupRole role, bool forward, bool send);
 
@@ -152,7 +168,8 @@ class StepBuilder {
   ModelShape model_;
   Objective objective_;
   StepOptions options_;
-  AttentionScheme& scheme_;
+  AttentionScheme* scheme_;            // that segments are written with
+  std::vector<LayerSegments> others_;  // of schemes 1, 2, ...
   AttentionTensors attention_;
   LayerTensors tensors_{};
   LayerParameters layer_parameters_;

@@ -89,9 +89,18 @@ SegmentId StepBuilder::prepare_segment(const ParameterUnit& unit) {
        {{builder_.whole(unit_tensor(unit, unit.shard), Access::kRead), builder_.whole(full, Access::kWrite), -1}})
       .acquires({full})
       .records(params_ready_);
+  if (!options_.training.backward) return builder_.add_segment("prepare_" + unit.name, w.take());
   w.elementwise("zero_" + unit.name + "_grads", Function::kZero, {builder_.whole(gradients, Access::kWrite)})
       .acquires({gradients});
   return builder_.add_segment("prepare_" + unit.name, w.take());
+}
+
+SegmentId StepBuilder::drop_segment(const ParameterUnit& unit) {
+  SegmentWriter w(builder_, Pass::kForward);
+  w.elementwise("drop_" + unit.name, Function::kGiven, {})
+      .waits(params_ready_)
+      .releases({unit_tensor(unit, unit.parameters)});
+  return builder_.add_segment("drop_" + unit.name, w.take());
 }
 
 SegmentId StepBuilder::optimizer_segment(const ParameterUnit& unit) {

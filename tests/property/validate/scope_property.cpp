@@ -51,7 +51,8 @@ std::map<Pass, std::int64_t> attention_bytes(const Schedule& schedule) {
     OpInstance at;
     while (cursor.next(schedule, at)) {
       if (at.op->kind != OpKind::kCollective) continue;
-      if (roles.count(schedule.roles[static_cast<std::size_t>(at.op->role)]) == 0) continue;
+      const std::string& role = schedule.roles[static_cast<std::size_t>(at.op->role)];
+      if (roles.count(role) == 0 && !role.starts_with("ring of ")) continue;
       if (at.op->collective != CollectiveKind::kExchange) {
         bytes[at.op->pass] += collective_buffer_bytes(schedule, at);
       } else {

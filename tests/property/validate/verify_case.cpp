@@ -148,6 +148,7 @@ const std::vector<DrawnOption>& drawn_options() {
       {"per_doc", {"limit", "time"}},
       {"exchange", {"padded", "exact"}},
       {"overlap", {false, true}},
+      {"documents", {"together", "one-by-one"}},  // before the copies that need it
       {"copies", {"fused", "framework"}},
       {"split", {"anywhere", "node"}},
       {"packing", {"fixed", "variable", "delayed"}},

@@ -310,6 +310,9 @@ TEST(CpOptions, FaultsAreNamed) {
             Texts{at + "bucket_tokens: is -1; expected an integer from 1 to 1099511627776"});
   EXPECT_EQ(option_faults("hybrid-cp", {{"rank_tokens", 0.5}}),
             Texts{at + "rank_tokens: is 0.5; expected an integer from 1 to 1099511627776"});
+  EXPECT_EQ(option_faults("hybrid-cp", {{"documents", "one by one"}}),
+            Texts{at + "documents: is \"one by one\"; expected one of together, one-by-one; did you mean "
+                       "\"one-by-one\"?"});
   EXPECT_EQ(option_faults("wlb-cp", {{"packing_limit", 2}}),
             Texts{at + "packing_limit: is given for packing of fixed length; expected \"packing\": \"variable\" or "
                        "\"delayed\" beside it"});

@@ -185,8 +185,8 @@ TEST(FrameworkCopies, PaddedRingOfOneDocument) {
     EXPECT_EQ(copies["dq_pad"].bytes, 2 * rows * q);
     EXPECT_EQ(copies["dq_add"].bytes, 3 * rows * q);
     EXPECT_EQ(copies["kv_grad_pad"].bytes + copies["kv_grad_join"].bytes, 4 * keys * w);
-    // Hybrid context parallelism runs that ring where one document takes all ranks.
-    for (const auto& [label, one] : copies_of("hybrid-cp", of, rank)) {
+    // Hybrid context parallelism runs that ring for a document that takes all ranks.
+    for (const auto& [label, one] : copies_of("hybrid-cp", of, rank, {{"documents", "one-by-one"}})) {
       EXPECT_EQ(one.bytes, copies[label].bytes) << label;
     }
   }
@@ -225,11 +225,16 @@ TEST(FrameworkCopies, OptionsAreChecked) {
   };
   for (const char* name :
        {"allgather-cp", "per-doc-cp", "flashcp", "ring-cp", "zigzag-cp", "te-p2p", "te-allgather", "hybrid-cp"}) {
-    EXPECT_TRUE(faults(name, {{"copies", "framework"}}).empty()) << name;
+    Json given = {{"copies", "framework"}};
+    if (std::string(name) == "hybrid-cp") given["documents"] = "one-by-one";
+    EXPECT_TRUE(faults(name, given).empty()) << name;
     EXPECT_EQ(faults(name, {{"copies", "frame"}}),
               std::vector<std::string>{"s.json: /strategies/0/copies: is \"frame\"; expected one of fused, framework; "
                                        "did you mean \"framework\"?"});
   }
+  EXPECT_EQ(faults("hybrid-cp", {{"copies", "framework"}}),
+            std::vector<std::string>{"s.json: /strategies/0/copies: is \"framework\" without rings; expected "
+                                     "\"documents\": \"one-by-one\" beside it"});
   EXPECT_EQ(faults("flashcp", {{"copies", "framework"}, {"overlap", true}}),
             std::vector<std::string>{"s.json: /strategies/0/copies: is \"framework\" beside an exact exchange or "
                                      "overlap; expected a padded exchange without overlap for that"});
