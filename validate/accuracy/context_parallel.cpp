@@ -48,49 +48,54 @@ CaseSetup setup_of(const StudyCase& study_case, const std::string& file) {
   return std::move(*setup);
 }
 
-void add(PassTimes& sum, const StepSummary& step) {
+PassTimes times_of(const StepSummary& step) {
+  PassTimes times;
   const auto part = [&](TimePart p) { return step.split[p].seconds(); };
-  sum.step += step.step.seconds();
-  sum.low += step.low.seconds();
-  sum.high += step.high.seconds();
-  sum.communication += part(TimePart::kExposedCommunication);
+  times.step = step.step.seconds();
+  times.low = step.low.seconds();
+  times.high = step.high.seconds();
+  times.communication = part(TimePart::kExposedCommunication);
   Time attention;
   for (const RankSummary& rank : step.ranks) attention = std::max(attention, rank.attention);
-  sum.attention += attention.seconds() + part(TimePart::kContention);
+  times.attention = attention.seconds() + part(TimePart::kContention);
   // A step's widths let waits grow with the kernels (sim/analysis/uncertainty.h); copies alone do not.
   const double waits = part(TimePart::kBubble) + part(TimePart::kImbalance) + part(TimePart::kTail);
   const double busy = part(TimePart::kCompute) + part(TimePart::kRecompute) + part(TimePart::kOptimizer);
   const double alone = busy > 0 ? busy / (busy + waits) : 1;
   for (const KernelKind kind : {KernelKind::kElementwise, KernelKind::kCopyDeviceToDevice}) {
-    sum.copies_below += alone * step.widths.below[static_cast<std::size_t>(kind)];
-    sum.copies_above += alone * step.widths.above[static_cast<std::size_t>(kind)];
+    times.copies_below += alone * step.widths.below[static_cast<std::size_t>(kind)];
+    times.copies_above += alone * step.widths.above[static_cast<std::size_t>(kind)];
   }
+  times.copies = times.step - times.communication - times.attention;
+  return times;
 }
 
-void mean_over(PassTimes& sum, std::size_t sequences) {
-  const auto n = static_cast<double>(sequences);
-  for (double* value :
-       {&sum.step, &sum.low, &sum.high, &sum.communication, &sum.attention, &sum.copies_below, &sum.copies_above}) {
-    *value /= n;
+PassTimes mean_of(const std::vector<PassTimes>& each) {
+  constexpr double PassTimes::*kMembers[] = {&PassTimes::step,         &PassTimes::low,           &PassTimes::high,
+                                             &PassTimes::attention,    &PassTimes::communication, &PassTimes::copies,
+                                             &PassTimes::copies_below, &PassTimes::copies_above};
+  PassTimes mean;
+  for (const auto member : kMembers) {
+    for (const PassTimes& one : each) mean.*member += one.*member;
+    mean.*member /= static_cast<double>(each.size());
   }
-  sum.copies = sum.step - sum.communication - sum.attention;
+  return mean;
 }
 
-// One pass or both, the mean over the sequences; adds the bytes of a rank's sends.
-tl::expected<PassTimes, std::string> run_passes(CaseSetup& setup, const StrategyEntry& entry, double& sent,
-                                                bool& several) {
-  PassTimes times;
+// One pass or both, a sequence each; adds the mean bytes of a rank's sends.
+tl::expected<std::vector<PassTimes>, std::string> run_passes(CaseSetup& setup, const StrategyEntry& entry, double& sent,
+                                                             bool& several) {
+  std::vector<PassTimes> times;
   const std::vector<std::shared_ptr<const Batch>> all = setup.batches;
   for (const std::shared_ptr<const Batch>& batch : all) {
     setup.batches = {batch};
     const EntryResult result = run_entry(setup, entry, TraceMode::kNone);
     if (!result.summary) return tl::unexpected(result.not_applicable);
-    add(times, *result.summary);
+    times.push_back(times_of(*result.summary));
     sent += (result.summary->intra_node.mean + result.summary->inter_node.mean) / static_cast<double>(all.size());
     several = several || result.summary->inter_node.max > 0;
   }
   setup.batches = all;
-  mean_over(times, all.size());
   return times;
 }
 
@@ -120,9 +125,9 @@ Interval around(double value, double below, double above) {
 
 Interval seconds_of(const PassTimes& times) { return {times.step, times.low, times.high}; }
 
-Interval backward_of(const PublishedRun& run) {
-  const double value = run.both.step - run.forward.step;
-  return {value, value * run.both.low / run.both.step, value * run.both.high / run.both.step};
+Interval backward_of(const PassTimes& both, const PassTimes& forward) {
+  const double value = both.step - forward.step;
+  return {value, value * both.low / both.step, value * both.high / both.step};
 }
 
 Interval part_of(const PublishedRun& run, Q quantity) {
@@ -133,7 +138,7 @@ Interval part_of(const PublishedRun& run, Q quantity) {
     case Q::kForwardMs:
       return seconds_of(run.forward);
     case Q::kBackwardMs:
-      return backward_of(run);
+      return backward_of(run.both, run.forward);
     case Q::kAttentionForwardMs:
       return around(forward, run.attention_low, run.attention_high);
     case Q::kAttentionBackwardMs:
@@ -169,8 +174,23 @@ Interval ratio(const Interval& over, const Interval& of) {
   return {value, std::min({low, high, value}), std::max({low, high, value})};
 }
 
+// TFLOP/s a GPU of each sequence, their mean. Backward passes count 2.5 times the FLOPs.
+Interval mean_tflops(const PublishedRun& run, bool backward) {
+  Interval mean;
+  const auto sequences = static_cast<double>(run.forward_flops.size());
+  for (std::size_t i = 0; i < run.forward_flops.size(); ++i) {
+    const double flops = run.forward_flops[i] / static_cast<double>(run.gpus) / 1e12;
+    const PassTimes& forward = run.forward_each[i];
+    const Interval one =
+        backward ? rate(2.5 * flops, backward_of(run.both_each[i], forward)) : rate(flops, seconds_of(forward));
+    mean.value += one.value / sequences;
+    mean.low += one.low / sequences;
+    mean.high += one.high / sequences;
+  }
+  return mean;
+}
+
 Interval predicted(const PublishedNumber& number, const PublishedRun& run, const PublishedRun* over) {
-  const double flops = run.forward_flops / static_cast<double>(run.gpus) / 1e12;
   switch (number.quantity) {
     case Q::kSpeedup:
       return ratio(seconds_of(over->both), seconds_of(run.both));
@@ -181,9 +201,9 @@ Interval predicted(const PublishedNumber& number, const PublishedRun& run, const
     case Q::kPerSecondForward:
       return rate(1, seconds_of(run.forward));
     case Q::kTflopsForward:
-      return rate(flops, seconds_of(run.forward));
+      return mean_tflops(run, false);
     case Q::kTflopsBackward:
-      return rate(2.5 * flops, backward_of(run));
+      return mean_tflops(run, true);
     default:
       return scaled(part_of(run, number.quantity), 1e3);
   }
@@ -281,30 +301,32 @@ tl::expected<PublishedRun, std::string> run_published(const StudyCase& study_cas
   double sent = 0;
   bool several = false;
   CaseSetup forward = setup_of(one_pass, file);
-  const auto forward_times = run_passes(forward, entry, sent, several);
+  auto forward_times = run_passes(forward, entry, sent, several);
   if (!forward_times) return tl::unexpected(forward_times.error());
-  run.forward = *forward_times;
+  run.forward_each = std::move(*forward_times);
+  run.forward = mean_of(run.forward_each);
   set_residuals(run, forward, sent, several);
   CaseSetup both = setup_of(study_case, file);
   double ignored = 0;
-  const auto both_times = run_passes(both, entry, ignored, several);
+  auto both_times = run_passes(both, entry, ignored, several);
   if (!both_times) return tl::unexpected(both_times.error());
-  run.both = *both_times;
-  double pairs = 0;
+  run.both_each = std::move(*both_times);
+  run.both = mean_of(run.both_each);
   std::int64_t tokens = 0;
   for (const std::shared_ptr<const Batch>& batch : forward.batches) {
-    pairs += static_cast<double>(batch_pairs(*batch));
+    run.forward_flops.push_back(4 * static_cast<double>(study_case.model.q_width() * study_case.model.layers) *
+                                static_cast<double>(batch_pairs(*batch)));
     tokens += batch->tokens();
   }
   run.input_gradients = input_gradients(both.kernels, study_case.model,
                                         tokens / static_cast<std::int64_t>(forward.batches.size()), study_case.gpus);
-  run.forward_flops = 4 * static_cast<double>(study_case.model.q_width()) * pairs /
-                      static_cast<double>(forward.batches.size()) * static_cast<double>(study_case.model.layers);
   return run;
 }
 
 PublishedRun as_timed(PublishedRun run, PublishedInputs inputs) {
-  if (inputs == PublishedInputs::kWhole) run.both = with_input_gradients(run.both, run.input_gradients);
+  if (inputs != PublishedInputs::kWhole) return run;
+  run.both = with_input_gradients(run.both, run.input_gradients);
+  for (PassTimes& one : run.both_each) one = with_input_gradients(one, run.input_gradients);
   return run;
 }
 

@@ -1,10 +1,11 @@
 // Published figures of context parallelism against the simulator: a prediction a number, and the gates of each table.
 //
 // Every packed sequence of a case's documents is simulated as a step of its own and times are means over them; the
-// ratio of two times is the ratio of their means. Intervals are those of steps (sim/analysis/breakdown.h): parts take
-// the relative residual of their kind (attention, collectives) or the sum of their kernels' own intervals (copies),
-// differences and ratios both terms at the same end. Error = predicted / published - 1. Ignores: the spread that
-// published means hide.
+// ratio of two times is the ratio of their means. TFLOP/s are the mean of the sequences' own, as MagiAttention's
+// benchmark has them (exps/dist_attn/run_benchmark.py). Intervals are those of steps (sim/analysis/breakdown.h): parts
+// take the relative residual of their kind (attention, collectives) or the sum of their kernels' own intervals
+// (copies), differences and ratios both terms at the same end. Error = predicted / published - 1. Ignores: the spread
+// that published means hide.
 #pragma once
 
 #include <functional>
@@ -37,8 +38,10 @@ InputGradients input_gradients(const KernelModel& kernels, const ModelShape& mod
                                std::int64_t ranks);
 
 struct PublishedRun {
-  PassTimes both, forward;
-  double forward_flops = 0;  // of one sequence and all GPUs
+  PassTimes both, forward;  // means
+  // Of each sequence: both vectors are as long.
+  std::vector<PassTimes> both_each, forward_each;
+  std::vector<double> forward_flops;  // of all GPUs
   std::int64_t gpus = 0;
   InputGradients input_gradients;
   // Relative: part of the time by which nine in ten calls lie below and above.

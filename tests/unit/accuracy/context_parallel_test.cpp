@@ -20,7 +20,9 @@ PublishedRun run() {
   PublishedRun run;
   run.forward = {0.010, 0.008, 0.016, 0.006, 0.003, 0.001};
   run.both = {0.034, 0.017, 0.068, 0.023, 0.007, 0.004, 0.0004, 0.0008};
-  run.forward_flops = 4e13;
+  run.forward_each = {run.forward};
+  run.both_each = {run.both};
+  run.forward_flops = {4e13};
   run.gpus = 8;
   run.attention_low = 0.25;
   run.attention_high = 0.5;
@@ -67,6 +69,21 @@ TEST(PublishedQuantities, TflopsCountBackwardTwoAndAHalfTimes) {
   expect_near(of(Q::kTflopsBackward), 12.5 / 0.024, 12.5 / 0.048, 12.5 / 0.012);
 }
 
+// A second sequence of a quarter of the FLOPs in half of the times: 250 TFLOP/s forward, 2.5 x 1.25 / 0.012 = 260.4
+// backward. The mean of the rates, not all FLOPs over all time, which is 416.7 and 434.
+TEST(PublishedQuantities, TflopsAreTheMeanOfTheSequences) {
+  PublishedRun two = run();
+  two.forward_each.push_back({0.005, 0.004, 0.008});
+  two.both_each.push_back({0.017, 0.0085, 0.034});
+  two.forward_flops.push_back(1e13);
+  PublishedNumber number;
+  number.published = 1;
+  number.quantity = Q::kTflopsForward;
+  expect_near(predict(number, two, nullptr), 375, 0.75 * 312.5, 0.75 * 625);
+  number.quantity = Q::kTflopsBackward;
+  expect_near(predict(number, two, nullptr), 0.75 * 12.5 / 0.024, 0.75 * 12.5 / 0.048, 0.75 * 12.5 / 0.012);
+}
+
 TEST(PublishedQuantities, RatesAndRatiosTakeBothTermsAtOneEnd) {
   expect_near(of(Q::kPerSecond), 1 / 0.034, 1 / 0.068, 1 / 0.017);
   expect_near(of(Q::kPerSecondForward), 100, 62.5, 125);
@@ -86,6 +103,7 @@ TEST(PublishedQuantities, ErrorIsSigned) {
 TEST(PublishedQuantities, WholeInputsEndInTheirGradients) {
   PublishedRun made = run();
   made.input_gradients = {0.002, 0.0015, 0.004};
+  EXPECT_NEAR(as_timed(made, PublishedInputs::kWhole).both_each[0].step, 0.036, 1e-12);
   const PublishedRun own = as_timed(made, PublishedInputs::kOwn);
   EXPECT_EQ(own.both.step, made.both.step);
   const PublishedRun whole = as_timed(made, PublishedInputs::kWhole);
