@@ -2,10 +2,10 @@
 #include "sim/strategies/context_parallel/batch_plans.h"
 #include "sim/strategies/context_parallel/dispatch.h"
 #include "sim/strategies/context_parallel/document_step.h"
-#include "sim/strategies/context_parallel/framework_step.h"
 #include "sim/strategies/context_parallel/gather_step.h"
 #include "sim/strategies/context_parallel/skrull.h"
 #include "sim/strategies/families.h"
+#include "sim/strategies/step/copies_option.h"
 
 namespace longhaul {
 namespace {

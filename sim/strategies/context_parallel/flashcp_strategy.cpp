@@ -8,6 +8,7 @@
 #include "sim/strategies/context_parallel/framework_step.h"
 #include "sim/strategies/context_parallel/gather_step.h"
 #include "sim/strategies/families.h"
+#include "sim/strategies/step/copies_option.h"
 
 namespace longhaul {
 namespace {

@@ -181,12 +181,6 @@ std::map<DocumentId, std::int64_t> order_needed(const GatheredRows& gathered, co
 
 }  // namespace
 
-bool framework_copies(const StrategyRequest& request) {
-  return request.options.value("copies", "fused") == "framework";
-}
-
-std::optional<std::string> check_copies(JsonReader& reader) { return reader.choice("copies", {"fused", "framework"}); }
-
 std::vector<FrameworkGatherShape> framework_shapes(const CpPlan& plan, FrameworkStyle style) {
   const bool own_rows = style == FrameworkStyle::kOwnRows;
   const GatheredRows gathered = gather_rows(plan, own_rows);

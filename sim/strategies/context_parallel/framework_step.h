@@ -16,10 +16,6 @@ enum class FrameworkStyle : std::uint8_t {
   kOwnRows,  // FlashCP, assumed: as kSlices over what is sent, packed and unpacked by slices; own rows taken from here
 };
 
-// `copies` of an entry: "fused" (the default) or "framework".
-bool framework_copies(const StrategyRequest& request);
-std::optional<std::string> check_copies(JsonReader& reader);
-
 // By rank. Documents need not follow each other: the rows of both halves of a rank make its two calls, front and back
 // chunks where the plan lists them so; kPadded and kOwnRows: a document's first shard on a rank, then its others.
 std::vector<FrameworkGatherShape> framework_shapes(const CpPlan& plan, FrameworkStyle style);

@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 
 #include "sim/strategies/context_parallel/batch_plans.h"
-#include "sim/strategies/context_parallel/framework_step.h"
 #include "sim/strategies/context_parallel/ring_shapes.h"
 #include "sim/strategies/families.h"
 #include "sim/strategies/step/context_step.h"
+#include "sim/strategies/step/copies_option.h"
 #include "sim/strategies/step/ring.h"
 
 namespace longhaul {

@@ -4,6 +4,7 @@
 #include "sim/strategies/families.h"
 #include "sim/strategies/sequence_parallel/plan.h"
 #include "sim/strategies/sequence_parallel/plan_json.h"
+#include "sim/strategies/step/copies_option.h"
 #include "sim/strategies/step/head_parallel.h"
 #include "sim/strategies/step/replicas.h"
 
@@ -119,7 +120,7 @@ std::shared_ptr<const Schedule> build_schedule(const StrategyRequest& request, c
   ScheduleBuilder builder;
   builder.schedule.model = request.model;
   builder.schedule.batch = request.batch;
-  HeadParallelScheme scheme(group_size, false);
+  HeadParallelScheme scheme(group_size, false, framework_copies(request));
   StepOptions options;
   options.training = request.training;
   options.zero_ranks = request.ranks;
@@ -219,6 +220,11 @@ void add_sequence_parallel_strategies(std::vector<Strategy>& list) {
   ulysses.name = "ulysses";
   ulysses.baseline = "ulysses";
   ulysses.family = StrategyFamily::kSequence;
+  ulysses.option_keys = {"copies"};
+  ulysses.check_options = [](const Json& options, const std::string& file, const std::string& path, Errors& errors) {
+    JsonReader reader(options, file, path, errors);
+    check_copies(reader);
+  };
   ulysses.plan = [](const StrategyRequest& request) {
     return plan_step(request, request.degrees.dp, [&](std::span<const std::int64_t> tokens) {
       return plan_ulysses(tokens, request.degrees.sp, request.model.q_heads, request.model.kv_heads);

@@ -3,6 +3,16 @@
 #include "sim/core/invariant.h"
 
 namespace longhaul {
+namespace {
+
+const char* const kNames[3] = {"q", "k", "v"};
+
+}  // namespace
+
+HeadParallelScheme::HeadParallelScheme(int group_size, bool context, bool framework)
+    : group_size_(group_size), context_(context), framework_(framework) {
+  LH_ASSERT(!context || !framework, "copies of a framework around slices");
+}
 
 void HeadParallelScheme::declare(ScheduleBuilder& builder, const ModelShape& model, const AttentionTensors& tensors) {
   builder_ = &builder;
@@ -40,6 +50,10 @@ void HeadParallelScheme::declare(ScheduleBuilder& builder, const ModelShape& mod
     in_heads_grad_[which] = add(gradients[which], group_rows_, width, category);
   }
   if (!exchanged()) return;
+  if (copied()) {
+    q_copy_ = add("q_copy", group_rows_, q_width, MemoryCategory::kActivations);
+    kv_copy_ = add("kv_copy", group_rows_, kv_width, MemoryCategory::kActivations);
+  }
   output_ = add("o_heads", group_rows_, q_width, MemoryCategory::kActivations);
   output_grad_ = add("o_heads_grad", group_rows_, q_width, MemoryCategory::kActivations);
   q_blocks_ = add("q_blocks", blocked_rows_, q_width, MemoryCategory::kCommunication);
@@ -61,31 +75,65 @@ View HeadParallelScheme::part(const TensorRef& qkv, Access access, int which) co
 // Brings Q (and K, V) from the projection's output to this rank's heads.
 void HeadParallelScheme::bring(SegmentWriter& w, const ForwardMode& mode, bool keys) const {
   const TensorRef qkv = layer_tensor(tensors_.qkv, mode.instance);
-  const char* names[3] = {"q", "k", "v"};
   const int count = keys ? 3 : 1;
   for (int which = 0; which < count; ++which) {
     const TensorRef target = layer_tensor(in_heads_[which], mode.instance);
     const View source = part(qkv, Access::kRead, which);
     const bool last = which + 1 == count;
     if (!exchanged()) {
-      w.move(std::string(names[which]) + "_copy", {source, heads(target, Access::kWrite)})
+      w.move(std::string(kNames[which]) + "_copy", {source, heads(target, Access::kWrite)})
           .acquires({target})
           .releases_if(last, {qkv});
       continue;
     }
     const TensorRef blocks = chunk_tensor(which == 0 ? q_blocks_ : kv_blocks_[which - 1]);
-    w.move(std::string(names[which]) + "_pack", {source, heads(blocks, Access::kWrite)}, Function::kSplitColumns)
+    w.move(std::string(kNames[which]) + "_pack", {source, heads(blocks, Access::kWrite)}, Function::kSplitColumns)
         .acquires({blocks})
         .releases_if(last, {qkv})
         .records(packed_);
     w.collective(
-         std::string(names[which]) + "_to_heads", CollectiveKind::kExchange, role_,
+         std::string(kNames[which]) + "_to_heads", CollectiveKind::kExchange, role_,
          {{heads(blocks, Access::kRead), heads(target, Access::kWrite), which == 0 ? q_to_heads_ : kv_to_heads_}})
         .waits(packed_)
         .acquires({target})
         .releases({blocks})
         .records(arrived_);
+    if (!copied()) continue;
+    copy_beside(w, std::string(kNames[which]) + "_order", target, which);
+    w.waits(arrived_);
   }
+}
+
+void HeadParallelScheme::copy_beside(SegmentWriter& w, const std::string& label, const TensorRef& from,
+                                     int which) const {
+  const TensorRef to = chunk_tensor(which == 0 ? q_copy_ : kv_copy_);
+  w.move(label, {heads(from, Access::kRead), heads(to, Access::kWrite)}).acquires({to}).releases({to});
+}
+
+void HeadParallelScheme::put_beside(SegmentWriter& w, const std::string& label, const TensorRef& from,
+                                    int which) const {
+  const TensorRef to = chunk_tensor(which == 0 ? q_copy_ : kv_copy_);
+  w.elementwise("pad_zero", Function::kZero, {heads(to, Access::kWrite)})
+      .eager(EagerKernel::kZeros)
+      .acquires({to})
+      .releases({to});
+  copy_beside(w, label, from, which);
+  w.eager(EagerKernel::kExpandedRows);
+}
+
+// The operands of a call, gathered from padded rows.
+void HeadParallelScheme::take_operands(SegmentWriter& w, const ForwardMode& mode, bool backward) const {
+  const auto take = [&](int which) {
+    copy_beside(w, std::string(kNames[which]) + "_unpad", layer_tensor(in_heads_[which], mode.instance), which);
+  };
+  take(0);
+  if (backward) {
+    copy_beside(w, "output_unpad", layer_tensor(output_, mode.instance), 0);
+    copy_beside(w, "do_unpad", chunk_tensor(output_grad_), 0);
+    w.waits(arrived_);
+  }
+  take(1);
+  take(2);
 }
 
 Op HeadParallelScheme::attention_op(const ForwardMode& mode, bool backward) const {
@@ -139,6 +187,7 @@ void HeadParallelScheme::forward(SegmentWriter& w, const ForwardMode& mode) {
   const TensorRef attention_output = layer_tensor(tensors_.attention_output, i);
   const TensorRef output = exchanged() ? layer_tensor(output_, i) : attention_output;
   const TensorRef lse = layer_tensor(lse_, i);
+  if (copied()) take_operands(w, mode, false);
   w.attention("attention", attention_op(mode, false)).acquires({output, lse});
   if (exchanged()) w.waits(arrived_);
   if (!mode.keep) {
@@ -151,6 +200,7 @@ void HeadParallelScheme::forward(SegmentWriter& w, const ForwardMode& mode) {
     }
   }
   if (!exchanged()) return;
+  if (copied()) put_beside(w, "output_pad", output, 0);
   w.records(attended_);
   const TensorRef blocks = chunk_tensor(q_blocks_, 1);
   w.collective("o_to_tokens", CollectiveKind::kExchange, role_,
@@ -209,6 +259,7 @@ void HeadParallelScheme::backward(SegmentWriter& w, const ForwardMode& mode) {
           .acquires({touched});
     }
   }
+  if (copied()) take_operands(w, mode, true);
   w.attention("attention_backward", attention_op(mode, true)).releases({layer_tensor(lse_, i)});
   if (exchanged())
     w.waits(arrived_).releases({layer_tensor(output_, i), chunk_tensor(output_grad_)});
@@ -230,8 +281,15 @@ void HeadParallelScheme::backward(SegmentWriter& w, const ForwardMode& mode) {
     return;
   }
   w.records(attended_);
+  for (int which = 0; copied() && which < 3; ++which) {
+    put_beside(w, std::string("d") + kNames[which] + "_pad", gradients[which], which);
+  }
   const char* names[3] = {"dq_to_tokens", "dk_to_tokens", "dv_to_tokens"};
   for (int which = 0; which < 3; ++which) {
+    if (copied()) {
+      copy_beside(w, std::string("d") + kNames[which] + "_order", gradients[which], which);
+      w.records(attended_);
+    }
     const TensorRef blocks = chunk_tensor(which == 0 ? q_blocks_ : kv_blocks_[which - 1], 1);
     w.collective(names[which], CollectiveKind::kExchange, role_,
                  {{heads(gradients[which], Access::kRead), heads(blocks, Access::kWrite),

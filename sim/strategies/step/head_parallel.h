@@ -5,10 +5,19 @@
 // does; basp.md 2.5), attention runs on all rows of the group for 1/P of the heads, and the output is exchanged back.
 // Backward mirrors it: dO in, dQ, dK and dV out. KV heads are repeated where P exceeds them.
 //
+// With `framework` the copies of MagiAttention's benchmark around FlashAttention-3 are charged too (github SandAI-org/
+// MagiAttention @2c64135, exps/dist_attn/baselines/ulysess.py, utils_cp.py): what an exchange brought is copied once
+// more, heads behind rows, and so are gradients before they leave; every operand of a call is gathered from padded
+// rows, every result put back into zeros, padding or not. Copies are written beside, their readers read in place: bytes
+// and launches are the code's. Each exchange waits for the copy after the one before. Copies of log-sum-exps are not
+// modelled.
+//
 // Pipelines with slices: the K and V of a chunk stay (instance 0) for the later slices of its sequence, whose attention
 // reads them as further operands; their gradients appear when the last slice runs backward and grow until the chunk's
 // own backward pass sends them home (dpp.md 2.3).
 #pragma once
+
+#include <string>
 
 #include "sim/strategies/step/attention_scheme.h"
 
@@ -33,7 +42,8 @@ class HeadParallelScheme : public AttentionScheme {
  public:
   // `group_size` P ranks share a sequence; P divides the query heads and the KV heads or is a multiple of them.
   // `context`: some chunks are slices that later chunks attend to.
-  HeadParallelScheme(int group_size, bool context) : group_size_(group_size), context_(context) {}
+  // `framework`: without `context`.
+  HeadParallelScheme(int group_size, bool context, bool framework = false);
 
   void declare(ScheduleBuilder& builder, const ModelShape& model, const AttentionTensors& tensors) override;
   void forward(SegmentWriter& writer, const ForwardMode& mode) override;
@@ -52,9 +62,14 @@ class HeadParallelScheme : public AttentionScheme {
   Op attention_op(const ForwardMode& mode, bool backward) const;
   void bring(SegmentWriter& writer, const ForwardMode& mode, bool keys) const;
   void send_home(SegmentWriter& writer, const TensorRef& gradient, int which, bool first) const;
+  bool copied() const { return framework_ && exchanged(); }
+  // Of a tensor as wide as Q's heads (0), or K's and V's.
+  void copy_beside(SegmentWriter& writer, const std::string& label, const TensorRef& from, int which) const;
+  void put_beside(SegmentWriter& writer, const std::string& label, const TensorRef& from, int which) const;
+  void take_operands(SegmentWriter& writer, const ForwardMode& mode, bool backward) const;
 
   int group_size_;
-  bool context_;
+  bool context_, framework_;
   ScheduleBuilder* builder_ = nullptr;
   ModelShape model_;
   AttentionTensors tensors_;
@@ -67,6 +82,7 @@ class HeadParallelScheme : public AttentionScheme {
   TensorKindId in_heads_[3] = {-1, -1, -1};  // q, k, v with this rank's heads
   TensorKindId in_heads_grad_[3] = {-1, -1, -1};
   TensorKindId output_ = -1, output_grad_ = -1, lse_ = -1;
+  TensorKindId q_copy_ = -1, kv_copy_ = -1;               // framework: where copies go
   TensorKindId q_blocks_ = -1, kv_blocks_[2] = {-1, -1};  // rows repacked by member: send and receive buffers
   EventSlot packed_ = kNoEvent, arrived_ = kNoEvent, attended_ = kNoEvent;
 };

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 
 #include "sim/strategies/context_parallel/framework_step.h"
 #include "sim/strategies/registry.h"
@@ -39,6 +40,7 @@ RingCase case_of(std::vector<std::int64_t> documents) {
 // By label: what the ops of layer 1 that are neither attention nor collectives read and write on one rank.
 std::map<std::string, Copies> copies_of(const std::string& name, const RingCase& of, int rank, Json options = {}) {
   StrategyRequest request = ring_request(of);
+  if (name == "ulysses") std::swap(request.degrees.cp, request.degrees.sp);
   options["copies"] = "framework";
   request.options = options;
   request.training.scope = Scope::kAttention;
@@ -215,6 +217,30 @@ TEST(FrameworkCopies, PaddedGatherOfOneDocument) {
   }
 }
 
+// Ulysses around the same library: all rows of a quarter of the query heads, one of two K/V heads (each on two ranks).
+// Q, K and V once more after their exchanges, their gradients before them; three operands forward, five backward; one
+// result put into zeros forward, three backward.
+TEST(FrameworkCopies, UlyssesOfPaddedRows) {
+  const RingCase of = case_of({kTokens - 28, 28});
+  const ModelShape model = ring_model(of);
+  const std::int64_t q = 2 * model.q_width() / kRanks, kv = 2 * model.head_dim;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    auto copies = copies_of("ulysses", of, rank);
+    for (const std::string name : {"q", "k", "v"}) {
+      const std::int64_t moved = 2 * kTokens * (name == "q" ? q : kv);
+      EXPECT_EQ(copies[name + "_order"].bytes, moved) << name;
+      EXPECT_EQ(copies[name + "_unpad"].bytes, 2 * moved) << name;  // both passes
+      EXPECT_EQ(copies["d" + name + "_pad"].bytes, moved) << name;
+      EXPECT_EQ(copies["d" + name + "_order"].bytes, moved) << name;
+    }
+    for (const char* label : {"output_pad", "output_unpad", "do_unpad"}) {
+      EXPECT_EQ(copies[label].bytes, 2 * kTokens * q) << label;
+    }
+    EXPECT_EQ(copies["pad_zero"].bytes, 2 * kTokens * (q + kv));
+    EXPECT_EQ(copies["pad_zero"].launches, 4);
+  }
+}
+
 TEST(FrameworkCopies, OptionsAreChecked) {
   const auto faults = [](const std::string& name, const Json& options) {
     Errors errors;
@@ -223,8 +249,8 @@ TEST(FrameworkCopies, OptionsAreChecked) {
     for (const InputError& error : errors) texts.push_back(error.to_string());
     return texts;
   };
-  for (const char* name :
-       {"allgather-cp", "per-doc-cp", "flashcp", "ring-cp", "zigzag-cp", "te-p2p", "te-allgather", "hybrid-cp"}) {
+  for (const char* name : {"allgather-cp", "per-doc-cp", "flashcp", "ring-cp", "zigzag-cp", "te-p2p", "te-allgather",
+                           "hybrid-cp", "ulysses"}) {
     Json given = {{"copies", "framework"}};
     if (std::string(name) == "hybrid-cp") given["documents"] = "one-by-one";
     EXPECT_TRUE(faults(name, given).empty()) << name;
