@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <utility>
 
 #include "sim/strategies/context_parallel/placed.h"
+#include "sim/strategies/context_parallel/shuffle.h"
 
 namespace longhaul {
 namespace {
@@ -28,10 +30,52 @@ ReceivedRows in_order_of_arrival(std::vector<CastRun> runs) {
   return part;
 }
 
-// The rows that a rank receives, dealt to `stages` in order of documents and tokens, as MagiAttention cuts the key
-// ranges that a rank lacks, so that their numbers differ by at most one. In order of senders a stage would have a few
-// of them alone, whose links would be the others' bottleneck.
-std::vector<ReceivedRows> split_rows(const ReceivedRows& received, int stages) {
+// The benchmark's min_chunk_size, max_num_chunks and random_seed (exps/dist_attn/benchmark_conf.py, run_benchmark.py).
+constexpr std::int64_t kDealtRows = 512;
+constexpr std::int64_t kMostDealt = 4096;
+constexpr std::uint32_t kDealSeed = 42;
+
+// Rows up to `end` (not including it) that go to one stage.
+struct DealtRows {
+  std::int64_t end = 0;
+  std::size_t stage = 0;
+};
+
+// A run of rows a stage, whose numbers differ by at most one.
+std::vector<DealtRows> in_order_deal(std::int64_t rows, std::int64_t stages) {
+  std::vector<DealtRows> deal;
+  for (std::int64_t stage = 0; stage < stages; ++stage) {
+    deal.push_back({((stage + 1) * rows + stages - 1) / stages, static_cast<std::size_t>(stage)});
+  }
+  return deal;
+}
+
+// Runs of 512 rows in the order of a shuffle; the stages take about as many each, one after the other, where the
+// rank's own part counts as the first stage's first run.
+std::vector<DealtRows> shuffled_deal(std::int64_t rows, std::int64_t stages) {
+  const auto runs_of = [&](std::int64_t run) { return (rows + run - 1) / run; };
+  const std::int64_t run = runs_of(kDealtRows) <= kMostDealt ? kDealtRows : runs_of(kMostDealt);
+  const std::int64_t runs = runs_of(run);
+  const std::vector<std::int64_t> order = python_shuffle(runs, kDealSeed);
+  std::vector<DealtRows> deal(order.size());
+  for (std::size_t i = 0; i < deal.size(); ++i) {
+    deal[i].end = std::min(rows, static_cast<std::int64_t>(i + 1) * run);
+  }
+  const std::int64_t used = std::min(stages, runs);
+  std::size_t next = 0;
+  for (std::int64_t stage = 0; stage < used; ++stage) {
+    const std::int64_t share = (runs + 1) / used + (stage < (runs + 1) % used ? 1 : 0) - (stage == 0 ? 1 : 0);
+    for (const std::size_t end = next + static_cast<std::size_t>(share); next < end; ++next) {
+      deal[static_cast<std::size_t>(order[next])].stage = static_cast<std::size_t>(stage);
+    }
+  }
+  return deal;
+}
+
+// The rows that a rank receives, dealt to `stages` in order of documents and tokens, the order in which MagiAttention
+// lists the key ranges that a rank lacks. In order of senders a stage would have a few of them alone, whose links would
+// be the others' bottleneck.
+std::vector<ReceivedRows> split_rows(const ReceivedRows& received, std::size_t stages, CastDeal by) {
   std::vector<std::size_t> order(received.shards.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
@@ -39,21 +83,27 @@ std::vector<ReceivedRows> split_rows(const ReceivedRows& received, int stages) {
     const Shard& y = received.shards[b].shard;
     return x.document != y.document ? x.document < y.document : x.prefix < y.prefix;
   });
-  std::vector<std::vector<CastRun>> runs(static_cast<std::size_t>(stages));
+  const auto count = static_cast<std::int64_t>(stages);
+  const std::vector<DealtRows> deal =
+      by == CastDeal::kShuffled ? shuffled_deal(received.rows, count) : in_order_deal(received.rows, count);
+  std::vector<std::vector<CastRun>> runs(stages);
+  auto dealt = deal.begin();
   std::int64_t row = 0;
   for (const std::size_t i : order) {
     const PlacedShard& placed = received.shards[i];
-    for (std::int64_t done = 0; done < placed.shard.tokens;) {
-      const std::int64_t stage = row * stages / received.rows;
-      const std::int64_t end = ((stage + 1) * received.rows + stages - 1) / stages;  // first row of the next stage
-      const std::int64_t tokens = std::min(placed.shard.tokens - done, end - row);
+    const std::int64_t begin = row;
+    const std::int64_t end = row + placed.shard.tokens;
+    while (row < end) {
+      while (dealt->end <= row) ++dealt;
+      const std::size_t stage = dealt->stage;
+      std::int64_t next = dealt->end;
+      // Runs of one stage that follow each other are one.
+      while (next < end && std::next(dealt)->stage == stage) next = (++dealt)->end;
       Shard shard = placed.shard;
-      shard.prefix += done;
-      shard.tokens = tokens;
-      runs[static_cast<std::size_t>(stage)].push_back(
-          {{shard, 0, placed.rank}, {shard, received.sources[i].row + done, placed.rank}});
-      done += tokens;
-      row += tokens;
+      shard.prefix += row - begin;
+      shard.tokens = std::min(next, end) - row;
+      runs[stage].push_back({{shard, 0, placed.rank}, {shard, received.sources[i].row + row - begin, placed.rank}});
+      row += shard.tokens;
     }
   }
   std::vector<ReceivedRows> parts;
@@ -87,12 +137,12 @@ CpStageShape stage_of(const std::vector<PlacedShard>& own, const std::vector<Pla
 
 }  // namespace
 
-std::vector<CpRankShape> cast_shapes(const CpPlan& plan, int stages) {
+std::vector<CpRankShape> cast_shapes(const CpPlan& plan, int stages, CastDeal deal) {
   const std::size_t ranks = plan.ranks.size();
   std::vector<std::vector<ReceivedRows>> by_stage(static_cast<std::size_t>(stages), std::vector<ReceivedRows>(ranks));
   const std::vector<ReceivedRows> received = needed_rows(plan);
   for (std::size_t rank = 0; rank < ranks; ++rank) {
-    std::vector<ReceivedRows> parts = split_rows(received[rank], stages);
+    std::vector<ReceivedRows> parts = split_rows(received[rank], by_stage.size(), deal);
     for (std::size_t stage = 0; stage < parts.size(); ++stage) by_stage[stage][rank] = std::move(parts[stage]);
   }
   std::vector<CpRankShape> shapes(ranks);

@@ -100,8 +100,10 @@ tl::expected<CpPlan, std::string> plan_magi(std::span<const PlannedDocument> doc
 
   std::vector<std::size_t> order(chunks.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
+  // Of equal areas the later chunk goes first, as in the public code.
   std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return chunks[a].pairs > chunks[b].pairs; });
+                   [&](std::size_t a, std::size_t b) { return chunks[a].pairs < chunks[b].pairs; });
+  std::reverse(order.begin(), order.end());
   using Load = std::pair<std::int64_t, std::size_t>;
   std::priority_queue<Load, std::vector<Load>, std::greater<>> least;
   std::vector<std::vector<std::size_t>> held(static_cast<std::size_t>(ranks));

@@ -2,8 +2,8 @@
 //
 // Units: tokens, pairs. Every token stands on exactly one rank; a rank without any holds a row of padding.
 // MagiAttention gives every rank as many rows; Skrull and hybrid CP do not, so what is outside attention is as uneven
-// as their tokens (flashcp.md 2.7-2.9). Ties go to the lower rank and the earlier document or chunk. Ignored:
-// ByteScale's pipelines; Skrull's choice of micro-batches is in skrull.h.
+// as their tokens (flashcp.md 2.7-2.9). Ties go to the lower rank and the earlier document, of MagiAttention's chunks
+// to the later one. Ignored: ByteScale's pipelines; Skrull's choice of micro-batches is in skrull.h.
 #pragma once
 
 #include "sim/strategies/context_parallel/plan.h"

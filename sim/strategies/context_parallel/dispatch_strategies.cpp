@@ -24,7 +24,7 @@ Strategy dispatch_strategy(std::string name, std::string note) {
 }
 
 // A gather a stage, each exact, not kept for the backward pass; the local stage runs while the first arrives.
-GatherStep cast_step(int stages) {
+GatherStep cast_step(int stages, CastDeal deal) {
   GatherStep step;
   step.stages = {{"attention_own", true, {}}};
   for (int stage = 0; stage < stages; ++stage) {
@@ -34,7 +34,7 @@ GatherStep cast_step(int stages) {
     step.stages.push_back({"attention" + std::to_string(stage), false, {stage}});
   }
   step.rows = StageRows::kSome;
-  step.shapes = [stages](const CpPlan& plan) { return cast_shapes(plan, stages); };
+  step.shapes = [stages, deal](const CpPlan& plan) { return cast_shapes(plan, stages, deal); };
   step.traffic = CpTraffic::kNeed;
   return step;
 }
@@ -43,10 +43,11 @@ Strategy magi() {
   Strategy strategy = dispatch_strategy(
       "magi",
       "group-cast as an exchange, a copy a destination (the a2av back end); a stage's results are merged apart");
-  strategy.option_keys = {"chunk_tokens", "stages"};
+  strategy.option_keys = {"chunk_tokens", "deal", "stages"};
   strategy.check_options = [](const Json& options, const std::string& file, const std::string& path, Errors& errors) {
     JsonReader reader(options, file, path, errors);
     reader.integer("chunk_tokens", 1, kMostTokens);
+    reader.choice("deal", {"in-order", "shuffled"});
     reader.integer("stages", 1, kMostStages);
   };
   strategy.plan = [](const StrategyRequest& request) -> Planned {
@@ -56,7 +57,9 @@ Strategy magi() {
     });
     if (!plans) return tl::unexpected(plans.error());
     const auto stages = static_cast<int>(request.options.value("stages", kMagiStages));
-    return plan_gather_step(request, std::move(*plans), cast_step(stages));
+    const bool shuffled = request.options.value("deal", "in-order") == "shuffled";
+    return plan_gather_step(request, std::move(*plans),
+                            cast_step(stages, shuffled ? CastDeal::kShuffled : CastDeal::kInOrder));
   };
   return strategy;
 }

@@ -37,8 +37,14 @@ std::vector<CpRankShape> sharding_aware_shapes(const CpPlan& plan, bool overlap)
 // The same with an exchange of exactly the rows that each rank needs (flashcp.md 1.2 and 6.7a).
 std::vector<CpRankShape> exact_shapes(const CpPlan& plan, bool overlap);
 
+// Which of the rows that a rank lacks a stage casts, in order of documents and tokens.
+enum class CastDeal : std::uint8_t {
+  kInOrder,   // a run of rows a stage
+  kShuffled,  // runs of 512 rows, dealt as MagiAttention's benchmark shuffles them (seed 42, the same on every rank)
+};
+
 // MagiAttention: own queries against own rows (stage 0, all rows), then against rows cast from other ranks in
 // `stages` parts of about equal rows, each a gather of its own (stage rows: some). Rows stay in order of arrival.
-std::vector<CpRankShape> cast_shapes(const CpPlan& plan, int stages);
+std::vector<CpRankShape> cast_shapes(const CpPlan& plan, int stages, CastDeal deal);
 
 }  // namespace longhaul

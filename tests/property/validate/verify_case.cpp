@@ -150,6 +150,7 @@ const std::vector<DrawnOption>& drawn_options() {
       {"overlap", {false, true}},
       {"documents", {"together", "one-by-one"}},  // before the copies that need it
       {"copies", {"fused", "framework"}},
+      {"deal", {"in-order", "shuffled"}},
       {"split", {"anywhere", "node"}},
       {"packing", {"fixed", "variable", "delayed"}},
       {"micro_batches", {"packed", "gds"}},

@@ -2,7 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <vector>
+
 #include "sim/strategies/context_parallel/dispatch.h"
+#include "sim/strategies/context_parallel/shapes.h"
+#include "sim/strategies/context_parallel/shuffle.h"
 #include "sim/strategies/context_parallel/wlb.h"
 
 namespace longhaul {
@@ -38,6 +43,55 @@ TEST(Magi, ChunksShrinkUntilEveryRankHasOne) {
   EXPECT_EQ(plan.padded_tokens_per_rank, 2);
   EXPECT_EQ(cp_loads(plan).tokens, 6);
   EXPECT_EQ(cp_loads(plan).padding, 2);
+}
+
+// Four documents of 2 tokens are equal areas: the last goes first.
+TEST(Magi, EqualAreasGoLastOneFirst) {
+  const CpPlan plan = *plan_magi(Documents{{0, 2}, {1, 2}, {2, 2}, {3, 2}}, 2, 2);
+  EXPECT_EQ(plan.ranks[0], (std::vector<Shard>{{1, 0, 2, 2}, {3, 0, 2, 2}}));
+  EXPECT_EQ(plan.ranks[1], (std::vector<Shard>{{0, 0, 2, 2}, {2, 0, 2, 2}}));
+}
+
+// Python 3.11: random.seed(42); random.shuffle(a) of a = list(range(n)).
+TEST(Shuffle, IsPythons) {
+  EXPECT_THAT(python_shuffle(10, 42), ElementsAre(7, 3, 2, 8, 5, 6, 9, 4, 0, 1));
+  const std::vector<std::int64_t> long_one = python_shuffle(1000, 42);
+  EXPECT_THAT(std::vector(long_one.begin(), long_one.begin() + 5), ElementsAre(776, 507, 895, 922, 33));
+  EXPECT_THAT(std::vector(long_one.end() - 3, long_one.end()), ElementsAre(25, 114, 654));
+  EXPECT_TRUE(python_shuffle(0, 42).empty());
+}
+
+// Tokens of the one document that each stage of a rank receives, by first token.
+std::vector<std::map<std::int64_t, std::int64_t>> cast_tokens(const CpRankShape& shape) {
+  std::vector<std::map<std::int64_t, std::int64_t>> stages;
+  for (const GatherShape& gather : shape.gathers) {
+    auto& tokens = stages.emplace_back();
+    for (const RowRun& run : gather.gathered_rows->runs) tokens[run.first] = run.count;
+  }
+  return stages;
+}
+
+// One document of 8,192 tokens, chunks of 2,048: rank 0 has the first and the last, rank 1 those between. Rank 0 lacks
+// 8 runs of 512, which Python shuffles to 3 4 6 7 2 5 0 1; with its own part there are 9, 5 for the first stage: 3, 4,
+// 6 and 7. Rank 1 lacks 4, shuffled to 2 1 3 0: 2 and 1 for the first stage.
+TEST(Magi, RunsAreDealtAsTheBenchmarkShufflesThem) {
+  using Stages = std::vector<std::map<std::int64_t, std::int64_t>>;
+  const CpPlan plan = *plan_magi(Documents{{0, 8192}}, 2, 2048);
+  const std::vector<CpRankShape> shapes = cast_shapes(plan, 2, CastDeal::kShuffled);
+  EXPECT_EQ(cast_tokens(shapes[0]), (Stages{{{3584, 1024}, {5120, 1024}}, {{2048, 1536}, {4608, 512}}}));
+  EXPECT_EQ(cast_tokens(shapes[1]), (Stages{{{512, 1024}}, {{0, 512}, {1536, 512}}}));
+  const std::vector<CpRankShape> in_order = cast_shapes(plan, 2, CastDeal::kInOrder);
+  EXPECT_EQ(cast_tokens(in_order[0]), (Stages{{{2048, 2048}}, {{4096, 2048}}}));
+  EXPECT_EQ(cast_tokens(in_order[1]), (Stages{{{0, 1024}}, {{1024, 1024}}}));
+}
+
+// 100 tokens are one run, so all are cast in the first of three stages; the rank with the first chunk lacks nothing.
+TEST(Magi, StagesWithoutRunsAreEmpty) {
+  const CpPlan plan = *plan_magi(Documents{{0, 200}}, 2, 100);
+  const std::vector<CpRankShape> shapes = cast_shapes(plan, 3, CastDeal::kShuffled);
+  using Stages = std::vector<std::map<std::int64_t, std::int64_t>>;
+  EXPECT_EQ(cast_tokens(shapes[0]), (Stages{{{0, 100}}, {}, {}}));
+  EXPECT_EQ(cast_tokens(shapes[1]), (Stages{{}, {}, {}}));
 }
 
 // Buckets of 6: 2 to rank 0 (fewest pairs), 3 to rank 1, 4 to rank 0 (3 < 6 pairs, and room for 4).

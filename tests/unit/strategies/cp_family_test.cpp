@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "sim/strategies/context_parallel/dispatch.h"
 #include "sim/strategies/context_parallel/flashcp.h"
@@ -248,8 +249,8 @@ TEST(MagiSchedule, CastsTheNeedOnceAPass) {
   const RingCase of = mixed_case();
   const CpPlan plan = *plan_magi(documents_of(of), kRanks, 8);
   const CpLoads loads = cp_loads(plan);
-  for (const int stages : {1, 2, 3}) {
-    const auto schedule = schedule_of("magi", of, {{"chunk_tokens", 8}, {"stages", stages}});
+  for (const auto& [stages, deal] : {std::pair(1, "in-order"), {2, "in-order"}, {3, "in-order"}, {2, "shuffled"}}) {
+    const auto schedule = schedule_of("magi", of, {{"chunk_tokens", 8}, {"stages", stages}, {"deal", deal}});
     std::int64_t sent_forward = 0, received_forward = 0;
     for (int rank = 0; rank < kRanks; ++rank) {
       auto volume = volumes(*schedule, rank);
@@ -306,6 +307,8 @@ TEST(CpOptions, FaultsAreNamed) {
   EXPECT_EQ(option_faults("magi", {{"chunk_tokens", 0}, {"stages", 9}}),
             (Texts{at + "chunk_tokens: is 0; expected an integer from 1 to 1099511627776",
                    at + "stages: is 9; expected an integer from 1 to 8"}));
+  EXPECT_EQ(option_faults("magi", {{"deal", "random"}}),
+            Texts{at + "deal: is \"random\"; expected one of in-order, shuffled"});
   EXPECT_EQ(option_faults("skrull", {{"bucket_tokens", -1}}),
             Texts{at + "bucket_tokens: is -1; expected an integer from 1 to 1099511627776"});
   EXPECT_EQ(option_faults("hybrid-cp", {{"rank_tokens", 0.5}}),
