@@ -192,6 +192,7 @@ class Engine {
   void start_meeting(std::int32_t group, Time now);
   void end_meeting(std::int32_t group, Time now);
   CollectiveNetwork::TransferId transfer_of(std::int32_t group);
+  Time arrival_of(std::int32_t group, std::size_t index) const;
   void arm_network();
   void run_network(Time now);
 
@@ -269,6 +270,7 @@ class Engine {
   std::vector<std::int32_t> changed_meetings_;                   // their pressure is not the network's yet
   std::vector<TaggedSlowdown> slowdowns_;
   std::vector<std::uint32_t> finished_;
+  std::vector<Time> arrivals_;  // of the members of the exchange that starts
   std::vector<TensorId> scratch_ids_;
   Time network_armed_ = Time::max();
   Time slowdowns_armed_ = Time::max();

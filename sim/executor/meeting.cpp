@@ -124,6 +124,20 @@ CollectiveNetwork::TransferId Engine::transfer_of(std::int32_t group) {
   return transfer;
 }
 
+// When member `index` of the group, or the one that runs for it, came to the collective that all have reached.
+Time Engine::arrival_of(std::int32_t group, std::size_t index) const {
+  const Meeting& meeting = meetings_[static_cast<std::size_t>(group)];
+  const std::vector<std::int32_t>& ranks = schedule_->groups[static_cast<std::size_t>(group)].members;
+  const MeetingMember* const first = members_.data() + meeting.members_begin;
+  const MeetingMember* member = first + index;
+  if (static_cast<std::size_t>(meeting.member_count) != ranks.size()) {
+    const std::int32_t runner = runner_of(ranks[index]);
+    member =
+        std::find_if(first, first + meeting.member_count, [&](const MeetingMember& m) { return m.rank == runner; });
+  }
+  return Time::from_ps(stream_of(member->rank, member->stream).arrival);
+}
+
 void Engine::start_meeting(std::int32_t group, Time now) {
   Meeting& meeting = meetings_[static_cast<std::size_t>(group)];
   if (meeting.kind == CollectiveKind::kExchange) meeting.transfer = transfer_of(group);
@@ -151,7 +165,13 @@ void Engine::start_meeting(std::int32_t group, Time now) {
     account(member.rank, now);
     arm(member.rank);
   }
-  network_->start(now, meeting.transfer, static_cast<std::uint32_t>(group));
+  if (meeting.kind == CollectiveKind::kExchange) {
+    arrivals_.clear();
+    for (std::size_t i = 0; i < traffic.size(); ++i) arrivals_.push_back(arrival_of(group, i));
+    network_->start_exchange(now, meeting.transfer, static_cast<std::uint32_t>(group), arrivals_);
+  } else {
+    network_->start(now, meeting.transfer, static_cast<std::uint32_t>(group));
+  }
   begin_pressure(group, now);
   arm_network();
 }

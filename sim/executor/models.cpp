@@ -233,7 +233,13 @@ Sized kernel_time(const KernelModel& model, const Schedule& schedule, const OpIn
 class FlowNetwork : public CollectiveNetwork {
  public:
   FlowNetwork(const Cluster& cluster, double scale)
-      : cluster_(&cluster), collectives_(cluster), solver_(cluster), links_(cluster.links().size()), scale_(scale) {}
+      : cluster_(&cluster),
+        collectives_(cluster),
+        solver_(cluster),
+        links_(cluster.links().size()),
+        scale_(scale),
+        passed_before_(links_),
+        left_bytes_(links_) {}
 
   TransferId prepare(const CollectiveCall& call) override {
     if (call.kind == CollectiveKind::kExchange) {
@@ -248,6 +254,7 @@ class FlowNetwork : public CollectiveNetwork {
     Prepared prepared;
     const Transfer transfer = make(call);
     const std::vector<std::int32_t>& ranks = call.schedule->groups[static_cast<std::size_t>(call.group)].members;
+    if (call.kind == CollectiveKind::kExchange) keep_messages(prepared, call, ranks);
     prepared.traffic.resize(ranks.size());
     for (const MemberTraffic& member : transfer.members) {
       const auto found = std::find(ranks.begin(), ranks.end(), member.rank);
@@ -257,6 +264,7 @@ class FlowNetwork : public CollectiveNetwork {
                                                                            member.sent_inter_node, member.received};
     }
     prepared.loads = transfer.loads;
+    if (!prepared.messages.empty()) prepared.unscaled = transfer;
     prepared.transfer = scaled(transfer);
     prepared_.push_back(std::move(prepared));
     return static_cast<TransferId>(prepared_.size()) - 1;
@@ -284,6 +292,26 @@ class FlowNetwork : public CollectiveNetwork {
     if (tag >= flow_of_tag_.size()) flow_of_tag_.resize(tag + 1);
     flow_of_tag_[tag] = solver_.start(now, prepared.transfer, tag);
   }
+  void start_exchange(Time now, TransferId transfer, std::uint32_t tag, std::span<const Time> arrivals) override {
+    const Prepared& whole = prepared_[static_cast<std::size_t>(transfer)];
+    const bool together = std::all_of(arrivals.begin(), arrivals.end(), [&](Time at) { return at == now; });
+    if (whole.messages.empty() || together) return start(now, transfer, tag);
+    waited_.clear();
+    for (const Time at : arrivals) waited_.push_back(Time::from_seconds((now - at).seconds() / scale_));
+    const Transfer left = collectives_.exchange_left(whole.unscaled, whole.messages, whole.ranks, waited_);
+    for (const LinkLoad& load : whole.loads) passed_before_[static_cast<std::size_t>(load.link)] += load.bytes;
+    for (const LinkLoad& load : left.loads) {
+      passed_before_[static_cast<std::size_t>(load.link)] -= load.bytes;
+      left_bytes_[static_cast<std::size_t>(load.link)] += load.bytes;
+    }
+    // A tag's last transfer is over, but the solver may not have let go of it yet.
+    if (tag >= left_.size()) left_.resize(tag + 1);
+    Left& slot = left_[tag];
+    slot.next = 1 - slot.next;
+    slot.transfers[slot.next] = std::make_unique<Transfer>(scaled(left));
+    if (tag >= flow_of_tag_.size()) flow_of_tag_.resize(tag + 1);
+    flow_of_tag_[tag] = solver_.start(now, *slot.transfers[slot.next], tag);
+  }
   void slow(Time now, std::span<const TaggedSlowdown> transfers) override {
     slowed_.clear();
     for (const TaggedSlowdown& change : transfers) {
@@ -296,13 +324,14 @@ class FlowNetwork : public CollectiveNetwork {
   void advance(Time to, std::vector<std::uint32_t>& finished) override { solver_.advance(to, finished); }
 
   std::vector<std::int64_t> link_bytes() const override {
-    std::vector<std::int64_t> bytes(links_, 0);
+    std::vector<std::int64_t> bytes = left_bytes_;
     for (const Prepared& prepared : prepared_) {
       for (const LinkLoad& load : prepared.loads)
         bytes[static_cast<std::size_t>(load.link)] += prepared.runs * load.bytes;
     }
     LH_ASSERT(scale_ != 1 || solver_.in_flight() > 0 || bytes == solver_.delivered(),
               "the network delivered other bytes than it was asked for");
+    for (std::size_t i = 0; i < links_; ++i) bytes[i] += passed_before_[i];
     return bytes;
   }
   std::vector<double> link_peak_utilisation() const override { return solver_.peak_utilisation(); }
@@ -313,7 +342,23 @@ class FlowNetwork : public CollectiveNetwork {
     std::vector<LinkLoad> loads;  // as asked for
     std::vector<MemberBytes> traffic;
     std::int64_t runs = 0;
+    // Of an exchange for which it matters when its members come.
+    std::vector<PeerMessage> messages;
+    std::vector<int> ranks;
+    Transfer unscaled;
   };
+  struct Left {  // of a tag's exchanges
+    std::unique_ptr<Transfer> transfers[2];
+    int next = 0;
+  };
+
+  void keep_messages(Prepared& prepared, const CollectiveCall& call, const std::vector<std::int32_t>& ranks) const {
+    if (ranks.size() < 3) return;
+    std::vector<PeerMessage> messages = exchange_messages(call);
+    if (!collectives_.waits_matter(messages, ranks)) return;
+    prepared.messages = std::move(messages);
+    prepared.ranks = ranks;
+  }
 
   // Which messages an exchange is made of, in member numbers: equal numbers, equal messages. Layers, passes and the
   // groups of other pipeline stages repeat the same peer lists, so what was read once is found by the lists themselves
@@ -389,6 +434,10 @@ class FlowNetwork : public CollectiveNetwork {
   FlowSolver solver_;
   std::size_t links_;
   double scale_;
+  std::vector<std::int64_t> passed_before_;  // by link: of exchanges, before their last member came
+  std::vector<std::int64_t> left_bytes_;     // by link: of their rests
+  std::vector<Left> left_;                   // by tag
+  std::vector<Time> waited_;                 // scratch of start_exchange()
   std::vector<FlowSolver::FlowId> flow_of_tag_;
   std::vector<FlowSolver::Slowdown> slowed_;                          // scratch of slow()
   std::deque<Prepared> prepared_;                                     // addresses stay

@@ -102,6 +102,11 @@ class CollectiveNetwork {
   virtual TransferUse use(TransferId transfer) const = 0;
   // A tag is that of one transfer in flight at a time.
   virtual void start(Time now, TransferId transfer, std::uint32_t tag) = 0;
+  // The same of an exchange whose members came at `arrivals`, in member order, the last of them now: what could pass
+  // between those that were there before it has passed.
+  virtual void start_exchange(Time now, TransferId transfer, std::uint32_t tag, std::span<const Time> /*arrivals*/) {
+    start(now, transfer, tag);
+  }
   // From `now` on (not after next()) the bytes of transfers in flight take at least `factor` times as long as alone.
   virtual void slow(Time now, std::span<const TaggedSlowdown> transfers) = 0;
   // Time::max() if nothing is in flight.

@@ -4,7 +4,8 @@
 // `launch_queue_ops` ahead of what has finished (counted in whole segment passes), and streams that run their ops in
 // order. An op starts when it is issued, its stream is free and the events that it waits for are recorded. Before an op
 // with a stall the host waits until that is so, and goes on when the stall is over. Empty ops take no time and are not
-// launched. A collective starts when all members have arrived and ends for all together.
+// launched. A collective starts when all members have arrived and ends for all together; of an exchange what could pass
+// between members that were there before has passed by then (CollectiveNetwork::start_exchange).
 // A kernel is remaining work with a rate: beside a transfer (from its start, not while members wait) or a host copy of
 // the same rank it runs slower by the model's factor, the larger one if both are there. Transfers do not slow down
 // beside kernels, and kernels of two streams of one rank do not slow each other (both are approximations).

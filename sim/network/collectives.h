@@ -73,6 +73,18 @@ class Collectives {
 
   // One group of sends and receives.
   Transfer exchange(std::span<const PeerMessage> messages);
+  // What is left of `whole`, the exchange of these messages, when its last member comes: member ranks[i] has waited
+  // `waited[i]` by then. A message passes once both its ranks are there: every peer has warps and channels of its own,
+  // up to eight peers share a channel's block at once (NCCL: src/enqueue.cc, NCCL_MAX_DEV_WORK_P2P_PER_BATCH; later
+  // ones come in order, which is ignored). So those that wait for a member, or for one that came after it, begin when
+  // it comes, and the end is the latest of (its coming + the time of these alone): for one link that serves messages as
+  // they are ready exactly, else at least. `loads` and times are those of what is left; bytes and members of the
+  // messages that are not over.
+  Transfer exchange_left(const Transfer& whole, std::span<const PeerMessage> messages, std::span<const int> ranks,
+                         std::span<const Time> waited);
+  // Whether it is ever less than the whole: not where each member alone has as much to do as the busiest one, as in
+  // an all-to-all or a ring, nor between two.
+  bool waits_matter(std::span<const PeerMessage> messages, std::span<const int> ranks) const;
   // Channels that one member's part of an exchange takes of its GPU, known before the others have come: `ranks` and
   // `domains` of the communicator; `peers`: that it sends to or receives from, whichever are more.
   int exchange_channels(int ranks, int domains, int peers, Bytes largest_message) const;
@@ -90,6 +102,7 @@ class Collectives {
   Transfer all_to_all_by_pair(std::span<const int> ranks, Bytes per_peer);
   Peers put_messages(std::span<const PeerMessage> messages);
   NcclExchange describe(const Peers& peers) const;
+  double busiest_link() const;
 
   const Cluster* cluster_;
   const NcclConstants* constants_;

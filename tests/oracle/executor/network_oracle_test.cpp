@@ -120,6 +120,54 @@ TEST(ExecutorOracle, ChannelsOfAnExchangeFollowFromItsGroup) {
   EXPECT_EQ(network->exchange_channels(schedule, all, {0, 0, 0, 0}).waiting, 0);
 }
 
+// Rank 0 receives 64 MB each from two ranks of another node, the second of which comes 1 s later: what the first sent
+// has passed, and is counted on its links all the same.
+TEST(ExecutorOracle, WhatPassedBeforeTheLastMemberCameIsCounted) {
+  const Cluster cluster = cluster_of(16);
+  Schedule schedule = make_schedule(16, {"three"});
+  const GroupId group = add_group(schedule, {0, 8, 9}, 0);
+  constexpr std::int64_t kElements = 32'000'000;
+  const RowListPtr rows = make_row_list({{0, 1}});
+  const auto receive = [&](std::int32_t from) { return PeerExchange{from, nullptr, 0, 0, rows, 0, kElements}; };
+  ShapeSet receiver, sender;
+  receiver.exchanges = {std::make_shared<ExchangeList>(ExchangeList{receive(1), receive(2)})};
+  sender.exchanges = {std::make_shared<ExchangeList>(ExchangeList{{0, rows, 0, kElements, nullptr, 0, 0}})};
+  Op op = all_reduce("exchange", 0, kElements);
+  op.collective = CollectiveKind::kExchange;
+  op.parts[0].send = flat_view(step_tensor(kBufferKind), kElements, Access::kRead);
+  op.parts[0].receive = flat_view(step_tensor(kBufferKind), kElements, Access::kWrite);
+  op.parts[0].exchange = 0;
+  std::vector<OpInstance> members(3);
+  const std::int32_t ranks[] = {0, 8, 9};
+  for (std::size_t i = 0; i < 3; ++i) {
+    members[i].rank = ranks[i];
+    members[i].op = &op;
+    members[i].shape = i == 0 ? &receiver : &sender;
+  }
+  CollectiveCall call;
+  call.schedule = &schedule;
+  call.group = group;
+  call.members = members;
+  const auto run = [&](const std::vector<Time>& arrivals) {
+    const std::unique_ptr<CollectiveNetwork> network = make_flow_network(cluster);
+    const CollectiveNetwork::TransferId transfer = network->prepare(call);
+    const Time now = arrivals.back();
+    network->start_exchange(now, transfer, 0, arrivals);
+    std::vector<std::uint32_t> finished;
+    Time end = now;
+    while (finished.empty()) network->advance(end = network->next(), finished);
+    return std::pair(end - now, network->link_bytes());
+  };
+  const Time second = Time::from_seconds(1);
+  const auto together = run({second, second, second});
+  const auto late = run({Time::zero(), Time::zero(), second});
+  EXPECT_LT(late.first, together.first);
+  EXPECT_EQ(late.second, together.second);
+  Collectives collectives(cluster);
+  const std::vector<PeerMessage> of_last = {{8, 0, Bytes{0}}, {9, 0, Bytes{2 * kElements}}};
+  EXPECT_EQ(late.first, collectives.exchange(of_last).alone);
+}
+
 TEST(ExecutorOracle, KernelsTakeWhatTheModelSays) {
   const Cluster cluster = cluster_of(1);
   const Expected<KernelModel> model = load_kernel_model(cluster.device(), LONGHAUL_SOURCE_ROOT);

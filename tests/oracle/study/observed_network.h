@@ -63,6 +63,13 @@ class ObservedNetwork : public CollectiveNetwork {
     inner_->slow(now, timed);
   }
   void start(Time now, TransferId transfer, std::uint32_t tag) override {
+    begin(now, transfer, tag, [&](TransferId inner) { inner_->start(now, inner, tag); });
+  }
+  void start_exchange(Time now, TransferId transfer, std::uint32_t tag, std::span<const Time> arrivals) override {
+    begin(now, transfer, tag, [&](TransferId inner) { inner_->start_exchange(now, inner, tag, arrivals); });
+  }
+  template <typename Start>
+  void begin(Time now, TransferId transfer, std::uint32_t tag, Start start_inner) {
     const Entry& entry = entries_[static_cast<std::size_t>(transfer)];
     MemberBytes& sum = bytes[entry.role];
     sum.sent_intra_node += entry.sum.sent_intra_node;
@@ -72,7 +79,7 @@ class ObservedNetwork : public CollectiveNetwork {
     if (entry.free) {
       at_once_.push_back({now, tag});
     } else {
-      inner_->start(now, entry.inner, tag);
+      start_inner(entry.inner);
     }
   }
   Time next() const override { return at_once_.empty() ? inner_->next() : at_once_.front().time; }
