@@ -163,22 +163,33 @@ class Walker {
     if (of(at).issue == now_) return before_launch(at);
     const std::int32_t holder = of(at).kind == OpKind::kCollective ? holder_of(at) : -1;
     LH_ASSERT(holder >= 0, "rank {}: `{}` arrives at {} ps without a cause", of(at).rank, of(at).label, now_.ps());
-    return holder;
+    return before_part(holder);
   }
 
-  // The kernel that ends now and whose multiprocessors a collective waited for; -1 if there is none.
+  // The kernel that was before the collective on the device and runs up to now or beyond: a GEMM or an attention call
+  // if there are several. -1 if there is none.
   std::int32_t holder_of(std::int32_t at) const {
     const auto streams = static_cast<std::size_t>(graph_->streams);
     const std::size_t first = static_cast<std::size_t>(of(at).rank) * streams;
+    std::int32_t holder = -1;
     for (std::size_t stream = 0; stream < streams; ++stream) {
       const std::vector<std::int32_t>& ran = graph_->by_stream[first + stream];
       const auto ended =
           std::lower_bound(ran.begin(), ran.end(), now_, [&](std::int32_t r, Time t) { return of(r).end < t; });
-      for (auto op = ended; op != ran.end() && of(*op).end == now_; ++op) {
-        if (of(*op).kind != OpKind::kCollective && of(*op).start < now_) return *op;
+      for (auto op = ended; op != ran.end() && of(*op).start < now_; ++op) {
+        if (of(*op).kind == OpKind::kCollective || of(*op).start > of(at).called) continue;
+        if (of(*op).kind == OpKind::kGemm || of(*op).kind == OpKind::kAttention) return *op;
+        if (holder < 0) holder = *op;
       }
     }
-    return -1;
+    return holder;
+  }
+
+  // Puts the op on the path from its start to now, the beginning of its last wave.
+  std::int32_t before_part(std::int32_t at) {
+    const OpRecord& op = of(at);
+    add({op.rank, op.stream, op.label, class_of(*schedule_, op), op.pass, op.layer, op.chunk, 1, op.start, {}});
+    return before_start(at);
   }
 
   // Puts the host on the path, back to where it began to launch without a pause.

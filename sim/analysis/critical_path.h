@@ -2,10 +2,10 @@
 //
 // Model. Back from the op that ends last, each op's cause is what its arrival waited for: an op of the same rank that
 // it had to wait for and that ends at that time, or else the host that launched it, or else the kernel that held the
-// multiprocessors which a collective needs. A collective starts with its last member, so the path goes on at that
-// member's arrival. The host is on the path for as long as it launches without a
-// pause; before that the launch queue was full, and the path goes on at the op that made room, or the host had
-// waited for the stream of an op with a stall, and it goes on in that stall.
+// multiprocessors which a collective needs, up to where it gave them back. A collective starts with its last member, so
+// the path goes on at that member's arrival. The host is on the path for as long as it launches without a pause; before
+// that the launch queue was full, and the path goes on at the op that made room, or the host had waited for the stream
+// of an op with a stall, and it goes on in that stall.
 // Ties: of ops the compute stream, then the lower stream; an op before the host; of members that arrive together the
 // rank on which the path is, then the lowest.
 //

@@ -62,6 +62,7 @@ AttentionLibraryPass read_pass(JsonReader& parent, const char* key, bool forward
   pass.seconds_per_idle_block = reader.number("seconds_per_idle_block", 0, kLargestConstant).value_or(0);
   pass.seconds_per_masked_tile = reader.number("seconds_per_masked_tile", 0, kLargestConstant).value_or(0);
   if (forward) pass.packs_heads = reader.boolean("packs_heads").value_or(false);
+  pass.starts_with_main_kernel = reader.boolean("starts_with_main_kernel").value_or(false);
   if (pass.packs_heads && (pass.block_rows == kAttentionBlock || pass.seconds_per_idle_block > 0)) {
     reader.add_error("packs_heads", "is true beside smaller blocks or idle ones, which packed tiles do not count",
                      fmt::format("\"block_rows\": {} and no \"seconds_per_idle_block\"", kAttentionTile));

@@ -48,6 +48,7 @@ struct AttentionLibraryPass {
   std::int64_t block_rows = kAttentionTile;  // or kAttentionBlock
   double seconds_per_masked_tile = 0;        // of one multiprocessor; 0 where masks show in a tail alone
   bool packs_heads = false;                  // forward: heads of a key head share tiles (PackedTiles)
+  bool starts_with_main_kernel = false;      // no short kernel before it
 };
 
 struct AttentionLibrary {

@@ -261,6 +261,10 @@ double KernelModel::stall_seconds(std::string_view kind, std::int64_t pieces) co
   return times == nullptr ? 0 : times->seconds + times->seconds_per_piece * static_cast<double>(pieces);
 }
 
+bool KernelModel::attention_starts_with_main_kernel(bool forward) const {
+  return attention_library_ != nullptr && attention_library_->pass(forward).starts_with_main_kernel;
+}
+
 KernelModel KernelModel::with_eager_kernels(std::shared_ptr<const EagerKernels> eager) const {
   KernelModel other = *this;
   other.eager_ = std::move(eager);

@@ -126,6 +126,9 @@ class KernelModel {
 
   const DeviceSpec& device() const { return device_; }
   bool has_attention_library() const { return attention_library_ != nullptr; }
+  // Whether a call's first kernel is the one that takes its time. Not of the calibration's own calls: lists of pieces
+  // are copied and described before.
+  bool attention_starts_with_main_kernel(bool forward) const;
   bool measured() const { return measured_; }   // false: every basis is kDatasheet
   const std::string& calibration_name() const;  // "h200"
   const std::string& calibration_date() const;  // "2026-11-29", the day of measurement

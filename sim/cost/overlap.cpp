@@ -94,6 +94,11 @@ double OverlapModel::kernel(OverlapClass kernel, const Beside& beside, std::int6
   LH_ASSERT(false, "unknown class of kernels");
 }
 
+double OverlapModel::last_wave(std::int64_t blocks) const {
+  const double waves = static_cast<double>(blocks) / multiprocessors_;
+  return waves == std::floor(waves) ? 0 : 1 / std::ceil(waves);
+}
+
 bool OverlapModel::holds_transfers(OverlapClass kernel) const {
   if (scale_ == 0) return false;
   if (kernel == OverlapClass::kGemm) return constants_.gemm.holds_transfers;

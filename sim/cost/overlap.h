@@ -14,9 +14,12 @@
 //     its blocks are scheduled between those of the compute kernel, and no bandwidth alone explains it;
 //   * copies by the copy engines use no multiprocessor and little bandwidth; what they cost compute is measured;
 //   * two kernels that are bound by the same share it: each takes its time once more for each of the others.
-// A transfer takes a measured factor longer beside a kernel; which one depends on the kernel's class alone. Where
-// compute kernels are persistent (their blocks stay until the kernel ends), a communication kernel that is launched
-// while one runs gets its multiprocessors only then (`holds_transfers`).
+// A transfer takes a measured factor longer beside a kernel; which one depends on the kernel's class alone. A compute
+// kernel has all multiprocessors until its last wave of blocks leaves some free: a communication kernel that is
+// launched while one runs gets its own only then (`holds_transfers`, `last_wave`). Of b blocks on S multiprocessors the
+// last wave is 1 / ceil(b / S) of its time, none if it is full: FlashAttention-2 beside hops of a ring on two H200
+// (validate/data/h200x2/ring_steps.csv) let them in at 0.94, 0.89, 0.94, 0.63 and 0.67 of its time, with 16, 8, 16, 3
+// and 3 waves.
 //
 // Constants: `overlap` of the calibration (sim/cost/calibration.h), fitted by `longhaul-fit`. A device that was not
 // measured has those of the nearest one, with its own multiprocessors and bandwidths.
@@ -78,8 +81,11 @@ class OverlapModel {
   double kernel(OverlapClass kernel, const Beside& beside, std::int64_t tiles = 0) const;
   // Of a transfer while a kernel of this class runs on one of its ranks.
   double transfer(OverlapClass beside) const;
-  // Whether a transfer that is launched while a kernel of this class runs waits for its end.
+  // Whether a transfer that is launched while a kernel of this class runs waits for its last wave.
   bool holds_transfers(OverlapClass kernel) const;
+  // Part of the time of a launch of so many blocks, one multiprocessor each at a time, in which its last ones run and
+  // leave multiprocessors free; 0 where they leave none, and for no blocks.
+  double last_wave(std::int64_t blocks) const;
 
  private:
   double added_to_compute(const OverlapConstants::Compute& constants, const Beside& beside, std::int64_t tiles) const;

@@ -257,6 +257,10 @@ std::unique_ptr<const SegmentCosts> CodeCache::make_costs(int rank, const Block&
       cost.above = duration.above.ps();
       cost.kernel = duration.kernel;
       cost.tiles = duration.tiles;
+      cost.takes_device_at_once = duration.takes_device_at_once;
+      LH_ASSERT(duration.last_wave >= 0 && duration.last_wave <= 1, "`{}`: last wave of {}", op.label,
+                duration.last_wave);
+      cost.last_wave = static_cast<std::int64_t>(static_cast<double>(cost.value) * duration.last_wave);
       if (duration.issue) cost.issue = duration.issue->ps();
       if (duration.stall) {
         cost.stall = duration.stall->ps();

@@ -84,6 +84,7 @@ struct OpCost {
   std::int64_t below = 0;  // of a kernel, ps: its interval begins so much before `value`, ends so much above
   std::int64_t above = 0;
   std::int64_t tiles = 0;        // of a GEMM
+  std::int64_t last_wave = 0;    // of a kernel, ps: so long before its end a collective that it holds goes on
   std::int64_t issue = 0;        // host time of this op's launch, ps; 0 if it is empty
   std::int64_t issued = 0;       // of the segment up to and including this op, guards ignored
   std::int64_t stall = -1;       // the host waits for the op's stream, then works so long, ps; -1: it does not wait
@@ -91,6 +92,7 @@ struct OpCost {
   std::uint16_t receive_parts = 0;
   KernelKind kernel = KernelKind::kElementwise;
   bool empty = false;
+  bool takes_device_at_once = false;
 };
 
 struct SegmentCosts {

@@ -61,11 +61,13 @@ void Engine::run_due(std::int32_t rank, Time now) {
   state.now = now;
   for (int id = 0; id < stream_count_; ++id) {
     Stream& stream = stream_of(rank, id);
-    if (stream.state != StreamState::kRunning && stream.state != StreamState::kIssue) continue;
+    if (!is_timed(stream)) continue;
     LH_ASSERT(stream.end >= now.ps(), "rank {} stream {}: missed its time {} ps", rank, id, stream.end);
     if (stream.end != now.ps()) continue;
     if (stream.state == StreamState::kIssue) {
       start(rank, id, now);
+    } else if (stream.state == StreamState::kHeld) {
+      release_held(rank, now);
     } else {
       finish_kernel(rank, id, now);
     }
@@ -88,7 +90,7 @@ Time Engine::next_time(std::int32_t rank) const {
   std::int64_t next = Time::max().ps();
   for (int id = 0; id < stream_count_; ++id) {
     const Stream& stream = stream_of(rank, id);
-    if (stream.state == StreamState::kRunning || stream.state == StreamState::kIssue) next = std::min(next, stream.end);
+    if (is_timed(stream)) next = std::min(next, stream.end);
   }
   return Time::from_ps(next);
 }
@@ -298,10 +300,13 @@ void Engine::start(std::int32_t rank, int id, Time now) {
   const Iteration& pass = pass_of(rank, stream);
   const std::size_t index = op_index(stream, id, pass);
   begin_memory(rank, pass, index, now);
+  if (stream.arrival != now.ps()) stream.wait_stream = -1;  // what it last waited for is not why it starts now
   stream.arrival = now.ps();
   stream.start = now.ps();
   if (pass.code->ops[index].op->kind == OpKind::kCollective) {
-    if (is_held(rank, now)) {
+    stream.updated = now.ps();
+    stream.end = held_until(rank, id, now);
+    if (stream.end > now.ps()) {
       stream.state = StreamState::kHeld;
       ++ranks_[static_cast<std::size_t>(rank)].held;
     } else {
@@ -361,9 +366,10 @@ void Engine::retire_op(std::int32_t rank, int id, Iteration& pass, Time now) {
   ++totals_.ops;
   ++stream.done;
   for (int other = 0; other < stream_count_; ++other) {
-    const Stream& waiter = stream_of(rank, other);
+    Stream& waiter = stream_of(rank, other);
     if (waiter.state == StreamState::kBlocked && waiter.wait_stream == id && waiter.wait_target == stream.done &&
         other != id) {
+      waiter.arrival = now.ps();
       state.work |= 1U << other;
     }
   }

@@ -34,7 +34,7 @@ class Engine {
     kBlocked,    // waits for `wait_target` ops of `wait_stream`
     kIssue,      // waits for the host until `end`
     kRunning,    // a kernel or copy, until `end`
-    kHeld,       // a collective that waits for a kernel to leave the device
+    kHeld,       // a collective that waits until `end` for multiprocessors of kernels before it
     kArrived,    // a collective that waits for members
     kTransfer,   // a collective in flight
   };
@@ -42,10 +42,10 @@ class Engine {
   struct alignas(64) Stream {
     std::int64_t end = 0;
     std::int64_t start = 0;
-    std::int64_t arrival = 0;
+    std::int64_t arrival = 0;  // kBlocked: when what it waits for was last found to be there
     double remaining = 0;  // kRunning: work left at `updated`, in ps at full rate
     double slowdown = 1;   // kRunning: since `updated`
-    std::int64_t updated = 0;
+    std::int64_t updated = 0;  // of a collective: when it was called
     std::uint32_t done = 0;  // ops since the beginning
     std::uint32_t pass = 0;  // number of the pass that it works in
     std::uint32_t wait_target = 0;
@@ -177,7 +177,7 @@ class Engine {
   void set_up_overlap();
   void add_kernel(std::int32_t rank, const OpCost& cost, int change);
   void add_transfer(std::int32_t rank, CollectiveNetwork::TransferId transfer, const MemberBytes& bytes, int change);
-  bool is_held(std::int32_t rank, Time now) const;
+  std::int64_t held_until(std::int32_t rank, int stream, Time now) const;
   void release_held(std::int32_t rank, Time now);
   void set_rates(std::int32_t rank, Time now);
   double slowdown_of(const Load& load, const OpCost& cost) const;
@@ -228,6 +228,10 @@ class Engine {
     return passes_[pass_slot(rank, stream.pass)];
   }
   GroupId group_in(std::int32_t rank, int stream) const;  // of the collective at the head of the stream
+  static bool is_timed(const Stream& stream) {  // by its `end`
+    return stream.state == StreamState::kRunning || stream.state == StreamState::kIssue ||
+           stream.state == StreamState::kHeld;
+  }
   static std::size_t op_index(const Stream& stream, int id, const Iteration& pass) {
     return pass.variant->order[pass.variant->stream_begin[static_cast<std::size_t>(id)] + stream.position];
   }

@@ -23,6 +23,8 @@ struct Sized {
   std::int64_t tiles = 0;
   std::optional<double> issue_seconds = {};  // nothing: a plain launch
   std::optional<double> stall_seconds = {};  // nothing: the host does not wait
+  std::int64_t blocks = 0;                   // of the launch, one multiprocessor each; 0: not one that holds others up
+  bool takes_device_at_once = false;
 };
 
 // Sequences that one launch takes as a batch: equal squares of a step whose sequences are one document each. Such
@@ -67,11 +69,15 @@ Sized attention_time(const KernelModel& model, const Schedule& schedule, const O
   const bool backward = op.pass == Pass::kBackward;
   if (backward) {
     work.shared_keys = batch == 1 && keys_meet(*list);
-    return {model.attention_backward(work, batch * op.q_heads, batch * op.kv_heads, op.head_dim),
-            work.dense() ? KernelKind::kAttentionBackwardDense : KernelKind::kAttentionBackwardRagged};
+    return {.estimate = model.attention_backward(work, batch * op.q_heads, batch * op.kv_heads, op.head_dim),
+            .kernel = work.dense() ? KernelKind::kAttentionBackwardDense : KernelKind::kAttentionBackwardRagged,
+            .blocks = work.k_tiles * batch * op.q_heads,
+            .takes_device_at_once = model.attention_starts_with_main_kernel(false)};
   }
-  return {model.attention_forward(work, batch * op.q_heads, batch * op.kv_heads, op.head_dim),
-          work.dense() ? KernelKind::kAttentionForwardDense : KernelKind::kAttentionForwardRagged};
+  return {.estimate = model.attention_forward(work, batch * op.q_heads, batch * op.kv_heads, op.head_dim),
+          .kernel = work.dense() ? KernelKind::kAttentionForwardDense : KernelKind::kAttentionForwardRagged,
+          .blocks = work.q_tiles * batch * op.q_heads,
+          .takes_device_at_once = model.attention_starts_with_main_kernel(true)};
 }
 
 // One after the other on a stream. The part that a call timed alone hides is the first one's.
@@ -97,7 +103,14 @@ Sized gemm_time(const KernelModel& model, const Schedule& schedule, const OpInst
   }
   GemmPass pass = GemmPass::kForward;
   if (at.op->pass == Pass::kBackward) pass = at.op->transpose_a ? GemmPass::kBackwardWeight : GemmPass::kBackwardInput;
-  return {model.gemm(pass, shape.m, shape.n, shape.k), KernelKind::kGemm, gemm_tiles(shape.m, shape.n)};
+  const std::int64_t tiles = gemm_tiles(shape.m, shape.n);
+  return {
+      .estimate = model.gemm(pass, shape.m, shape.n, shape.k),
+      .kernel = KernelKind::kGemm,
+      .tiles = tiles,
+      .blocks = tiles,
+      .takes_device_at_once = true,
+  };
 }
 
 // The kernel of kernels/elementwise that runs the op, as calibrations call it, and the operand whose rows and columns
@@ -458,6 +471,8 @@ OpDuration KernelDurations::duration(const Schedule& schedule, const OpInstance&
                  Time::from_seconds((of.high - of.seconds) * scale_)};
   if (sized.issue_seconds) out.issue = Time::from_seconds(*sized.issue_seconds);
   if (sized.stall_seconds) out.stall = Time::from_seconds(*sized.stall_seconds);
+  out.last_wave = overlap_.last_wave(sized.blocks);
+  out.takes_device_at_once = sized.takes_device_at_once;
   return out;
 }
 

@@ -29,6 +29,11 @@ struct OpDuration {
   // Part of `time` at its beginning: work of a host that has waited until the op's stream ran dry, and goes on after
   // it.
   std::optional<Time> stall = {};
+  // Part of `time` at its end in which its last blocks run: multiprocessors come free, and a collective that it kept
+  // off the device begins.
+  double last_wave = 0;
+  // Its first kernel takes the device: a collective that an event tells at the same time comes behind it.
+  bool takes_device_at_once = false;
 };
 
 class OpDurations {
@@ -43,7 +48,8 @@ class OpDurations {
   // ranks. Must not change during a run.
   virtual double kernel_slowdown(OverlapClass kernel, const Beside& beside, std::int64_t tiles) const = 0;
   virtual double transfer_slowdown(OverlapClass beside) const = 0;
-  // Whether a running kernel of this class keeps a collective that is launched meanwhile off its rank's device.
+  // Whether a running kernel of this class keeps a collective that is launched meanwhile off its rank's device, until
+  // it drains.
   virtual bool holds_transfers(OverlapClass kernel) const = 0;
 };
 

@@ -81,25 +81,39 @@ double Engine::slowdown_of(const Load& load, const OpCost& cost) const {
   return durations_->kernel_slowdown(kernel, beside, cost.tiles);
 }
 
-// A kernel that starts at this very instant is behind the collective: programs launch communication first.
-bool Engine::is_held(std::int32_t rank, Time now) const {
-  if (ranks_[static_cast<std::size_t>(rank)].load.kernels == 0) return false;
-  for (int id = 0; id < stream_count_; ++id) {
-    const Stream& stream = stream_of(rank, id);
-    if (stream.state != StreamState::kRunning || stream.start >= now.ps() || stream.end == now.ps()) continue;
+// Until when kernels that are before it on the device keep the collective at the head of the stream off it, ps; `now`
+// if none does. Of a kernel that started as the collective was called: it is before a collective that waited for that
+// kernel's own stream, since it followed right there while the collective was told by an event, unless a call's short
+// first kernel gives that time (takes_device_at_once); it is behind any other, as programs launch communication first.
+// Measured on H200 with NCCL: rings with FlashAttention-2 (validate/data/h200x2/ring_steps.csv), gathers beside GEMMs
+// and hops beside our executor's attention in whole steps (validate/data/runs).
+std::int64_t Engine::held_until(std::int32_t rank, int id, Time now) const {
+  std::int64_t until = now.ps();
+  if (ranks_[static_cast<std::size_t>(rank)].load.kernels == 0) return until;
+  const Stream& collective = stream_of(rank, id);
+  for (int other = 0; other < stream_count_; ++other) {
+    const Stream& stream = stream_of(rank, other);
+    if (stream.state != StreamState::kRunning || stream.end == now.ps()) continue;
     const Iteration& pass = pass_of(rank, stream);
-    if (durations_->holds_transfers(overlap_class(pass.costs->ops[op_index(stream, id, pass)].kernel))) return true;
+    const OpCost& cost = pass.costs->ops[op_index(stream, other, pass)];
+    const bool right_behind =
+        stream.start == collective.arrival && collective.wait_stream == other && cost.takes_device_at_once;
+    if (stream.start >= collective.arrival && !right_behind) continue;
+    if (!durations_->holds_transfers(overlap_class(cost.kernel))) continue;
+    until = std::max(until, stream.end - round_ps(static_cast<double>(cost.last_wave) * stream.slowdown));
   }
-  return false;
+  return until;
 }
 
-// A kernel has ended: the collectives that waited for it go on unless another one still runs.
+// Lets the collectives go on that no kernel holds any more, and says of the others when that will be.
 void Engine::release_held(std::int32_t rank, Time now) {
-  if (is_held(rank, now)) return;
   for (int id = 0; id < stream_count_; ++id) {
-    if (stream_of(rank, id).state != StreamState::kHeld) continue;
+    Stream& stream = stream_of(rank, id);
+    if (stream.state != StreamState::kHeld) continue;
+    stream.end = held_until(rank, id, now);
+    if (stream.end > now.ps()) continue;
     --ranks_[static_cast<std::size_t>(rank)].held;
-    stream_of(rank, id).arrival = now.ps();
+    stream.arrival = now.ps();
     arrive(rank, id, now);
   }
 }
@@ -126,6 +140,10 @@ void Engine::set_rates(std::int32_t rank, Time now) {
     stream.updated = now.ps();
     stream.slowdown = slowdown;
     stream.end = now.ps() + round_ps(stream.remaining * slowdown);
+  }
+  for (int id = 0; state.held > 0 && id < stream_count_; ++id) {
+    Stream& stream = stream_of(rank, id);
+    if (stream.state == StreamState::kHeld) stream.end = held_until(rank, id, now);
   }
   if (state.transfers > 0) set_pressure(rank, now);
 }

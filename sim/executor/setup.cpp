@@ -140,6 +140,7 @@ void Engine::trace(std::int32_t rank, int id, const Iteration& pass, std::size_t
   record.host = record.issue - Time::from_ps(cost.issue);
   if (cost.stall >= 0) record.stalled = Time::from_ps(stream.start + cost.stall);
   record.arrival = Time::from_ps(stream.arrival);
+  record.called = op.kind == OpKind::kCollective ? Time::from_ps(stream.updated) : record.arrival;
   record.start = Time::from_ps(stream.start);
   record.end = now;
   options_->sink->op(record);

@@ -2,10 +2,12 @@
 //
 // Model. Every rank has a host that issues its ops in program order, each for one launch time, at most
 // `launch_queue_ops` ahead of what has finished (counted in whole segment passes), and streams that run their ops in
-// order. An op starts when it is issued, its stream is free and the events that it waits for are recorded. Before an op
-// with a stall the host waits until that is so, and goes on when the stall is over. Empty ops take no time and are not
-// launched. A collective starts when all members have arrived and ends for all together; of an exchange what could pass
-// between members that were there before has passed by then (CollectiveNetwork::start_exchange).
+// order. An op starts when it is issued, its stream is free and the events that it waits for are recorded. A collective
+// that is called while a kernel has its rank's multiprocessors begins with that kernel's last wave; one that waited for
+// an event of the kernel's stream at which the kernel started, too, unless the call begins with a short kernel. Before
+// an op with a stall the host waits until that is so, and goes on when the stall is over. Empty ops take no time and
+// are not launched. A collective starts when all members have arrived and ends for all together; of an exchange what
+// could pass between members that were there before has passed by then (CollectiveNetwork::start_exchange).
 // A kernel is remaining work with a rate: beside a transfer (from its start, not while members wait) or a host copy of
 // the same rank it runs slower by the model's factor, the larger one if both are there. Transfers do not slow down
 // beside kernels, and kernels of two streams of one rank do not slow each other (both are approximations).

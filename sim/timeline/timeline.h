@@ -38,8 +38,9 @@ struct OpRecord {
   Time host;           // the host began to launch it
   Time issue;          // the host has launched it
   Time stalled;        // the host waited for its stream and its stall, up to here; zero: it did not
-  // Issued, its stream free, its waits met, and no kernel holds the multiprocessors that a collective needs. A
-  // collective may wait for members from here.
+  Time called;         // issued, its stream free, its waits met
+  // The same but of a collective that kernels of its rank keep off the device: when they do so no longer. A collective
+  // may wait for members from here.
   Time arrival;
   Time start;  // a collective: all members have arrived
   Time end;

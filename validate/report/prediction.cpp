@@ -99,7 +99,22 @@ PredictedOp predict_op(const Schedule& schedule, const KernelDurations& duration
 void place(PredictedOp& op, const OpRecord& record) {
   op.start = record.start;
   op.end = record.end;
-  if (op.kind == OpKind::kCollective) op.time = op.low = op.high = record.end - record.start;
+  if (op.kind == OpKind::kCollective) op.time = record.end - record.called;
+}
+
+// The k-th calls of a group's members belong together; what the members that came first waited is not the call's.
+void take_least_of_members(std::vector<PredictedOp>& ops) {
+  std::map<std::pair<GroupId, std::int32_t>, int> count;  // by group and rank
+  std::map<std::pair<GroupId, int>, std::vector<PredictedOp*>> calls;
+  for (PredictedOp& op : ops) {
+    if (op.kind == OpKind::kCollective) calls[{op.group, count[{op.group, op.rank}]++}].push_back(&op);
+  }
+  for (const auto& [call, members] : calls) {
+    const auto* last = *std::min_element(members.begin(), members.end(),
+                                         [](const PredictedOp* a, const PredictedOp* b) { return a->time < b->time; });
+    const Time time = last->time;
+    for (PredictedOp* op : members) op->time = op->low = op->high = time;
+  }
 }
 
 // What a rank's ops use of its communicators, one a group that it is in (executors make one of a group of one, too).
@@ -202,6 +217,7 @@ Prediction predict_run(const CaseSetup& setup, const PlannedStep& planned) {
               op.position, op.label);
     place(op, *found->second[nth]);
   }
+  take_least_of_members(prediction.ops);
   return prediction;
 }
 

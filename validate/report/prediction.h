@@ -1,9 +1,10 @@
 // What the simulator predicts for one schedule, op by op, in the terms in which a run is measured.
 //
 // A kernel's prediction is its time alone on the device (KernelDurations), with the ends of its 90 % interval; a
-// collective's is its transfer in the simulated timeline, from the arrival of the last member to the end, without an
-// interval of its own. Units: Time, bytes. Invariant: one PredictedOp for each op that is not empty, by rank, then
-// position in the rank's program (empty ops counted), as RunRecord has them. Ignores: what was measured.
+// collective's is its time in the simulated timeline from the call of the last member to the end, held up by kernels or
+// not (as op_pairs.h measures it), without an interval of its own. Units: Time, bytes. Invariant: one PredictedOp for
+// each op that is not empty, by rank, then position in the rank's program (empty ops counted), as RunRecord has them.
+// Ignores: what was measured.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,7 @@ struct PredictedOp {
   std::string shape;        // "4096 x 6144 x 4096", "12 pieces, 3.4e+08 pairs, 32/8 heads of 128", "33554432 B"
   std::string shape_class;  // by the power of two of the work: "gemm of 2^37 FLOP", "attention of 2^28 pairs"
   KernelKind kernel = KernelKind::kElementwise;
-  Time time, low, high;  // alone; a collective: its transfer, low = time = high
+  Time time, low, high;  // alone; a collective: from its call, low = time = high
   Basis basis = Basis::kDatasheet;
   Time start, end;  // in the simulated timeline
 };

@@ -209,6 +209,7 @@ void slow_everything(FixedDurations& durations) {
   durations.beside_kernel = 1.625;
   durations.transfers = {1.25, 1.125, 1.75, 1};
   durations.holds = true;
+  durations.last_wave = 0.375;
 }
 
 // Nothing is faster than alone and starts are maxima of ends, so nothing starts or ends earlier.

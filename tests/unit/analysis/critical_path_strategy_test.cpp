@@ -1,6 +1,7 @@
 // The critical path of real strategies: exact sums, intervals of records, hops only where a member was late.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <tuple>
@@ -46,6 +47,13 @@ std::map<Place, std::vector<const OpRecord*>> by_place(const RecordedTimeline& t
   return records;
 }
 
+// Whether a collective that kernels of the rank kept off its device got onto it then.
+bool was_held(const RecordedTimeline& timeline, std::int32_t rank, Time until) {
+  return std::any_of(timeline.ops.begin(), timeline.ops.end(), [&](const OpRecord& r) {
+    return r.rank == rank && r.kind == OpKind::kCollective && r.called < r.arrival && r.arrival == until;
+  });
+}
+
 TEST_P(CriticalPathOfStrategy, SumsToTheStepAndIsMadeOfRecords) {
   const auto json = parse_json(kStudy, "small.json");
   ASSERT_TRUE(json.has_value());
@@ -78,13 +86,16 @@ TEST_P(CriticalPathOfStrategy, SumsToTheStepAndIsMadeOfRecords) {
       EXPECT_FALSE(hop) << "the host serves its own rank";
       continue;
     }
-    // The records of this place inside the segment fill it.
+    // The records of this place fill the segment; the last one may go on where a collective was held until then.
     Time filled;
     std::int64_t ops = 0;
     for (const OpRecord* r : records.at({s.rank, s.stream, s.label, s.pass, s.layer, s.chunk})) {
-      if (r->start < s.begin || r->end > s.end || r->start == r->end) continue;
-      filled += r->end - r->start;
+      if (r->start < s.begin || r->start >= s.end || r->start == r->end) continue;
+      filled += std::min(r->end, s.end) - r->start;
       ++ops;
+      if (r->end > s.end) {
+        EXPECT_TRUE(was_held(ran.timeline, s.rank, s.end)) << s.label << " cut short at " << s.end.ps();
+      }
       if (r->start == s.begin) {
         EXPECT_TRUE(!hop || (r->kind == OpKind::kCollective && r->arrival < r->start))
             << "a hop where nobody was waited for, at " << s.begin.ps();

@@ -134,6 +134,8 @@ TEST(CriticalPath, GoesOnAtTheKernelThatHeldACollective) {
   durations.holds = true;
   const Ran ran = run(schedule, durations);
   EXPECT_EQ(texts(ran.path), (Texts{"0 0 gemm a 0-100", "0 3 r 100-130", "0 0 b 130-135"}));
+  durations.last_wave = 0.25;  // it gives multiprocessors back at 75
+  EXPECT_EQ(texts(run(schedule, durations).path), (Texts{"0 0 gemm a 0-75", "0 3 r 75-105", "0 0 b 105-110"}));
 }
 
 // Two ranks, a on rank 1 takes 30, on rank 0 10; an all-reduce of 5 elements (10 bytes: 10 ps) and b of 4 on both.

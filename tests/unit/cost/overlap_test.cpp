@@ -137,5 +137,14 @@ TEST(OverlapModel, KernelsHoldTransfersAsMeasured) {
 
 TEST(OverlapModelDeathTest, ScaleIsNotNegative) { EXPECT_DEATH(static_cast<void>(model(-1)), "scale -1"); }
 
+// b blocks on 100 multiprocessors go in ceil(b / 100) waves; what the last one leaves free is there from its beginning.
+TEST(OverlapModel, TheLastWaveLeavesMultiprocessorsFree) {
+  EXPECT_DOUBLE_EQ(model().last_wave(1550), 1.0 / 16);
+  EXPECT_DOUBLE_EQ(model().last_wave(201), 1.0 / 3);
+  EXPECT_DOUBLE_EQ(model().last_wave(99), 1);  // one is free all along
+  EXPECT_EQ(model().last_wave(200), 0);        // two full waves
+  EXPECT_EQ(model().last_wave(0), 0);
+}
+
 }  // namespace
 }  // namespace longhaul

@@ -29,6 +29,8 @@ class FixedDurations : public OpDurations {
   double beside_kernel = 1;                                      // of kernels of other streams
   std::array<double, kOverlapClassCount> transfers{1, 1, 1, 1};  // of a transfer beside a kernel of each class
   bool holds = false;                                            // GEMMs keep collectives off the device
+  double last_wave = 0;                                          // of GEMMs
+  bool at_once = true;                                           // GEMMs take the device with their first kernel
 
   OpDuration duration(const Schedule&, const OpInstance& at) const override {
     const bool host = at.op->stream == kCopyInStream || at.op->stream == kCopyOutStream;
@@ -38,6 +40,10 @@ class FixedDurations : public OpDurations {
                                                            : KernelKind::kElementwise,
                         0};
     if (stall && stall(at) >= 0) duration.stall = Time::from_ps(stall(at));
+    if (duration.kernel == KernelKind::kGemm) {
+      duration.last_wave = last_wave;
+      duration.takes_device_at_once = at_once;
+    }
     return duration;
   }
   Time launch() const override { return Time::from_ps(launch_ps); }

@@ -243,6 +243,65 @@ TEST(Overlap, ATransferWaitsForThePersistentKernelThatRuns) {
   EXPECT_EQ(run(schedule, durations).start("r"), 30);
 }
 
+TEST(Overlap, AHeldTransferBeginsWithTheLastWave) {
+  // GEMM a (100) has waves of 25: the transfer (60), called at 30, gets multiprocessors at 75 and ends at 135. Beside
+  // it a is 1.5 times slower: its last 25 take 37.5, to 113 (rounded); b (80) has done 14.7 by 135 and ends at 200.
+  Schedule schedule = one_rank();
+  add_program(
+      schedule, 0,
+      {kernel("gemm a"), with(kernel("copy", kCopyInStream), {}, 0), with(all_reduce("r", 0, 30), {0}), kernel("b")});
+  FixedDurations durations;
+  durations.rule = by_label({{"gemm a", 100}, {"b", 80}, {"copy", 30}});
+  durations.beside_communication = 1.5;
+  durations.holds = true;
+  durations.last_wave = 0.25;
+  const Outcome held = run(schedule, durations);
+  EXPECT_EQ(held.op("r").called.ps(), 30);
+  EXPECT_EQ(held.op("r").arrival.ps(), 75);
+  EXPECT_EQ(held.end("r"), 135);
+  EXPECT_EQ(held.end("gemm a"), 113);
+  EXPECT_EQ(held.end("b"), 200);
+  // Called in the last wave it begins at once.
+  durations.rule = by_label({{"gemm a", 100}, {"b", 80}, {"copy", 80}});
+  EXPECT_EQ(run(schedule, durations).start("r"), 80);
+}
+
+TEST(Overlap, ASlowedKernelHoldsLonger) {
+  // GEMM a (100) on the compute stream, slowed to half by a host copy of 60 from the beginning: 30 done by 60, the rest
+  // by 130; its last wave, a quarter, begins at 105.
+  Schedule schedule = one_rank();
+  add_program(schedule, 0,
+              {kernel("gemm a"), with(kernel("copy", kCopyInStream), {}), with(kernel("out", kCopyOutStream), {}, 0),
+               with(all_reduce("r", 0, 30), {0})});
+  FixedDurations durations;
+  durations.rule = by_label({{"gemm a", 100}, {"copy", 60}, {"out", 20}});
+  durations.beside_host_copy = 2;
+  durations.holds = true;
+  durations.last_wave = 0.25;
+  const Outcome held = run(schedule, durations);
+  EXPECT_EQ(held.op("r").called.ps(), 20);
+  EXPECT_EQ(held.end("gemm a"), 130);
+  EXPECT_EQ(held.start("r"), 105);
+}
+
+TEST(Overlap, TheKernelRightBehindGoesFirst) {
+  // The transfer (60) waits for "pre" of the compute stream by an event; GEMM a (100) follows "pre" right there and has
+  // the device until 110.
+  Schedule schedule = one_rank();
+  add_program(schedule, 0, {with(kernel("pre"), {}, 0), kernel("gemm a"), with(all_reduce("r", 0, 30), {0})});
+  FixedDurations durations;
+  durations.rule = by_label({{"pre", 10}, {"gemm a", 100}});
+  durations.holds = true;
+  const Outcome behind = run(schedule, durations);
+  EXPECT_EQ(behind.op("r").called.ps(), 10);
+  EXPECT_EQ(behind.start("r"), 110);
+  durations.at_once = false;  // a short kernel first
+  EXPECT_EQ(run(schedule, durations).start("r"), 10);
+  durations.at_once = true;
+  durations.holds = false;
+  EXPECT_EQ(run(schedule, durations).start("r"), 10);
+}
+
 TEST(Overlap, ACollectiveThatIsLaunchedWithAKernelGoesFirst) {
   // Both wait for "pre" on the copy stream and start at 10, the transfer beside the GEMM.
   Schedule schedule = one_rank();
