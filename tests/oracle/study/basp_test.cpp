@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "tests/oracle/study/observed_network.h"
@@ -252,6 +253,27 @@ TEST(BaspOracle, AttentionTakesUlyssesTime) {
   StepCase packed = step_of("ulysses", "llama3.2-1b", 2, 16384);
   packed.sequences = {{4096, 12288}, {4096, 12288}};
   EXPECT_EQ(times(packed).front().second, KernelKind::kAttentionForwardRagged);
+}
+
+// Two sequences of 8,192 tokens, 4 of 32 heads on each of 8 ranks: 64 tiles x 8 of 128 rows or keys on 108
+// multiprocessors are 4.7 waves. Only GEMMs take the device with their first kernel.
+TEST(BaspOracle, OpsKnowTheirLastWave) {
+  const Cluster cluster = shipped_cluster("a100-40gb-2x4", 8);
+  const KernelModel kernels = kernels_of(cluster);
+  const auto schedule = schedule_of(step_of("ulysses", "llama3.2-1b", 2, 8192));
+  int attentions = 0, gemms = 0;
+  for_each_op(*schedule, 5, [&](const OpInstance& at) {
+    if (at.op->kind != OpKind::kAttention && at.op->kind != OpKind::kGemm) return;
+    const OpDuration duration = KernelDurations(kernels).duration(*schedule, at);
+    const bool gemm = duration.kernel == KernelKind::kGemm;
+    ++(gemm ? gemms : attentions);
+    EXPECT_EQ(duration.takes_device_at_once, gemm) << at.op->label;
+    const double waves = static_cast<double>(gemm ? duration.tiles : 512) / 108;
+    const double last = waves == std::floor(waves) ? 0 : 1 / std::ceil(waves);
+    EXPECT_DOUBLE_EQ(duration.last_wave, last) << at.op->label;
+  });
+  EXPECT_GT(attentions, 0);
+  EXPECT_GT(gemms, 0);
 }
 
 // --- 2.11 d and e: trends on the testbed, with no constant fitted to them (docs/papers.md has the figures) ----------

@@ -170,6 +170,20 @@ TEST(AttentionLibrary, TheModelRunsItInPlaceOfItsOwn) {
   EXPECT_THAT(with.description(), HasSubstr("attention: sample-library (2020-01-02)"));
 }
 
+// FlashAttention-2's forward call is one kernel, its backward call begins with the row sums of dO; calls of the
+// calibration's own library and variable-length ones of FlashAttention-3 begin with short kernels, too.
+TEST(AttentionLibrary, SomeCallsStartWithTheirMainKernel) {
+  const KernelModel own = sample_model(sample_device("sample"));
+  EXPECT_FALSE(own.attention_starts_with_main_kernel(true));
+  const auto starts = [&](const char* name, bool forward) {
+    return own.with_attention_library(*read_attention_library(name, data_directory()))
+        .attention_starts_with_main_kernel(forward);
+  };
+  EXPECT_TRUE(starts("flash-attention-2", true));
+  EXPECT_FALSE(starts("flash-attention-2", false));
+  EXPECT_FALSE(starts("flash-attention-3", true));
+}
+
 // A generation that was not measured: three times the residuals, at least a quarter.
 TEST(AttentionLibrary, UnmeasuredGenerationsAreWider) {
   DeviceSpec device = sample_device("older");
@@ -225,6 +239,7 @@ TEST(AttentionLibrary, EveryFaultOfAFileIsTold) {
   json["forward"]["seconds_per_pair"] = 0;
   json["forward"]["seconds_per_masked_tile"] = -1;
   json["forward"]["packs_heads"] = 1;
+  json["forward"]["starts_with_main_kernel"] = "yes";
   json["backward"]["packs_heads"] = true;
   json["backward"].erase("residuals");
   const auto read = parse_attention_library(json.dump(), "l.json");
@@ -238,6 +253,7 @@ TEST(AttentionLibrary, EveryFaultOfAFileIsTold) {
                                  HasSubstr("/forward/seconds_per_pair: is 0; expected a number from"),
                                  HasSubstr("/forward/seconds_per_masked_tile: is -1; expected a number from 0 to 1"),
                                  HasSubstr("/forward/packs_heads: is 1; expected true or false"),
+                                 HasSubstr("/forward/starts_with_main_kernel: is \"yes\"; expected true or false"),
                                  HasSubstr("/backward/residuals: is missing; expected an object of residuals"),
                                  HasSubstr("/backward/packs_heads: unknown key")));
   EXPECT_FALSE(valid(json));
