@@ -282,6 +282,9 @@ TEST(Overlap, ASlowedKernelHoldsLonger) {
   EXPECT_EQ(held.op("r").called.ps(), 20);
   EXPECT_EQ(held.end("gemm a"), 130);
   EXPECT_EQ(held.start("r"), 105);
+  // Slowed to its end, 200, its last wave is slowed, too: it begins at 150.
+  durations.rule = by_label({{"gemm a", 100}, {"copy", 400}, {"out", 20}});
+  EXPECT_EQ(run(schedule, durations).start("r"), 150);
 }
 
 TEST(Overlap, TheKernelRightBehindGoesFirst) {

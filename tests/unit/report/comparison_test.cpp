@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <utility>
 
 #include "tests/unit/report/small_case.h"
 #include "validate/report/idle_time.h"
@@ -69,6 +71,25 @@ TEST(Comparison, ARunAsPredictedHasNoError) {
   double share = 0;
   for (const ComparedRow& row : of.kinds) share += row.share;
   EXPECT_NEAR(share, 1, 1e-9);
+}
+
+// A call of a group takes its members equally long, from the call of the last one on: what the others waited is not it.
+TEST(Prediction, ACollectiveCountsFromTheCallOfItsLastMember) {
+  std::map<std::pair<GroupId, Time>, Time> last;  // by group and end
+  bool some_wait = false;
+  for (const OpRecord& record : fixture().prediction.timeline.ops) {
+    if (record.kind != OpKind::kCollective) continue;
+    const auto [at, first] = last.try_emplace({record.group, record.end}, record.called);
+    some_wait |= !first && at->second != record.called;
+    at->second = std::max(at->second, record.called);
+  }
+  EXPECT_TRUE(some_wait);
+  for (const PredictedOp& op : fixture().prediction.ops) {
+    if (op.kind != OpKind::kCollective) continue;
+    EXPECT_EQ(op.time, op.end - last.at({op.group, op.end})) << op.label << " of rank " << op.rank;
+    EXPECT_EQ(op.low, op.time);
+    EXPECT_EQ(op.high, op.time);
+  }
 }
 
 TEST(Comparison, TheComposedStepOfAsPredictedKernelsIsThePredictedStep) {
