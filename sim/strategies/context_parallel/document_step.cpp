@@ -134,10 +134,7 @@ class DocumentSchedule {
   std::shared_ptr<const Schedule> write() {
     builder_.schedule.model = request_.model;
     builder_.schedule.batch = request_.batch;
-    StepOptions options;
-    options.training = request_.training;
-    options.zero_ranks = request_.ranks;
-    options.chunks = chunks_;
+    StepOptions options = unstaged_options(request_, chunks_);
     options.gather_once = true;
     StepBuilder step(builder_, request_.model, request_.batch->objective, options, rings_.front().scheme);
     for (std::size_t i = 1; i < rings_.size(); ++i) step.add_scheme(rings_[i].scheme);

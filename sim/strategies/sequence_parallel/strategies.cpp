@@ -121,11 +121,7 @@ std::shared_ptr<const Schedule> build_schedule(const StrategyRequest& request, c
   builder.schedule.model = request.model;
   builder.schedule.batch = request.batch;
   HeadParallelScheme scheme(group_size, false, framework_copies(request));
-  StepOptions options;
-  options.training = request.training;
-  options.zero_ranks = request.ranks;
-  options.chunks = planned.chunks;
-  const StepBuilder step(builder, request.model, batch.objective, options, scheme);
+  const StepBuilder step(builder, request.model, batch.objective, unstaged_options(request, planned.chunks), scheme);
   add_replica_ranks(builder, step, request.model, request.ranks, planned.chunks);
 
   for (int begin = 0; begin < request.ranks; begin += group_size) {

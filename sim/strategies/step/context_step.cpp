@@ -11,11 +11,7 @@ std::shared_ptr<const Schedule> context_schedule(const StrategyRequest& request,
   ScheduleBuilder builder;
   builder.schedule.model = request.model;
   builder.schedule.batch = request.batch;
-  StepOptions options;
-  options.training = request.training;
-  options.zero_ranks = request.ranks;
-  options.chunks = chunks;
-  const StepBuilder step(builder, request.model, request.batch->objective, options, scheme);
+  const StepBuilder step(builder, request.model, request.batch->objective, unstaged_options(request, chunks), scheme);
   add_replica_ranks(builder, step, request.model, request.ranks, chunks);
   for (int replica = 0; replica < replicas; ++replica) {
     std::vector<std::int32_t> members;

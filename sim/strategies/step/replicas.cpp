@@ -37,4 +37,12 @@ void add_replica_ranks(ScheduleBuilder& builder, const StepBuilder& step, const 
   }
 }
 
+StepOptions unstaged_options(const StrategyRequest& request, int chunks) {
+  StepOptions options;
+  options.training = request.training;
+  options.zero_ranks = request.ranks;
+  options.chunks = chunks;
+  return options;
+}
+
 }  // namespace longhaul

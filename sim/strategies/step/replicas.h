@@ -22,4 +22,7 @@ int micro_batch_count(const Batch& batch, int replicas, std::int64_t per_micro_b
 void add_replica_ranks(ScheduleBuilder& builder, const StepBuilder& step, const ModelShape& model, int ranks,
                        int chunks);
 
+// Of a step without stages, whose ranks all share one ZeRO group.
+StepOptions unstaged_options(const StrategyRequest& request, int chunks);
+
 }  // namespace longhaul
