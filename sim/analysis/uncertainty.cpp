@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "sim/core/invariant.h"
 
@@ -12,6 +13,13 @@ double quadrature(const std::array<double, kErrorClassCount>& widths) {
   double squares = 0;
   for (const double width : widths) squares += width * width;
   return std::sqrt(squares);
+}
+
+bool is_attention(std::size_t error_class) {
+  constexpr KernelKind kKinds[] = {KernelKind::kAttentionForwardDense, KernelKind::kAttentionBackwardDense,
+                                   KernelKind::kAttentionForwardRagged, KernelKind::kAttentionBackwardRagged};
+  return std::any_of(std::begin(kKinds), std::end(kKinds),
+                     [&](KernelKind kind) { return static_cast<std::size_t>(kind) == error_class; });
 }
 
 }  // namespace
@@ -54,12 +62,18 @@ Ends interval(Time time, const ErrorWidths& widths) {
   return {below < time ? time - below : Time::zero(), time + Time::from_seconds(quadrature(widths.above))};
 }
 
-Ratio ratio_of(Time over, const ErrorWidths& over_widths, Time under, const ErrorWidths& under_widths) {
+Ratio ratio_of(Time over, const ErrorWidths& over_widths, Time under, const ErrorWidths& under_widths,
+               AttentionErrors attention) {
   LH_ASSERT(over > Time::zero() && under > Time::zero(), "the ratio of {} ps to {} ps", over.ps(), under.ps());
   const double a = over.seconds();
   const double b = under.seconds();
   std::array<double, kErrorClassCount> up{}, down{};
   for (std::size_t i = 0; i < up.size(); ++i) {
+    if (attention == AttentionErrors::kApart && is_attention(i)) {
+      up[i] = std::hypot(over_widths.above[i] / a, under_widths.below[i] / b);
+      down[i] = std::hypot(over_widths.below[i] / a, under_widths.above[i] / b);
+      continue;
+    }
     const double slower = over_widths.above[i] / a - under_widths.above[i] / b;  // the class is slower than predicted
     const double faster = under_widths.below[i] / b - over_widths.below[i] / a;
     up[i] = std::max({slower, faster, 0.0});

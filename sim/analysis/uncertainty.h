@@ -52,6 +52,9 @@ struct Ratio {
 // `over` / `under`, both > 0, with the ends at 90 %: an error that makes a class e of its half-width longer in both
 // changes the logarithm of the ratio by e (over's width / over - under's width / under), to first order; classes in
 // quadrature, the ends as value x (1 - h) and value x (1 + h'). Equal steps have the ratio 1 without an error.
-Ratio ratio_of(Time over, const ErrorWidths& over_widths, Time under, const ErrorWidths& under_widths);
+// Attention of two libraries has errors of its own in either step.
+enum class AttentionErrors : bool { kShared, kApart };
+Ratio ratio_of(Time over, const ErrorWidths& over_widths, Time under, const ErrorWidths& under_widths,
+               AttentionErrors attention = AttentionErrors::kShared);
 
 }  // namespace longhaul

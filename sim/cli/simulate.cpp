@@ -105,7 +105,7 @@ int simulate_entry(const Options& options) {
   const Schedule& schedule = *entry.trace->schedule;
   std::optional<CriticalPath> path;
   if (format != Format::kCsv || writes) {
-    path = trace_critical_path(schedule, of.setup->cluster, of.setup->kernels);
+    path = trace_critical_path(schedule, of.setup->cluster, of.setup->kernels_of(*(*read)->found.entry));
     LH_ASSERT(!path || entry.summary->steps > 1 || path->step == entry.summary->step,
               "the critical path takes {} ps, the step {} ps", path->step.ps(), entry.summary->step.ps());
   }

@@ -60,7 +60,7 @@ AttentionLibraryPass read_pass(JsonReader& parent, const char* key, bool forward
   pass.block_rows = rows;
   pass.masked_tail_tiles = reader.required_number("masked_tail_tiles", 0, kMostTailTiles).value_or(0);
   pass.seconds_per_idle_block = reader.number("seconds_per_idle_block", 0, kLargestConstant).value_or(0);
-  pass.seconds_per_masked_tile = reader.number("seconds_per_masked_tile", 0, kLargestConstant).value_or(0);
+  pass.seconds_per_masked_pair = reader.number("seconds_per_masked_pair", 1e-15, kLargestConstant).value_or(0);
   if (forward) pass.packs_heads = reader.boolean("packs_heads").value_or(false);
   pass.starts_with_main_kernel = reader.boolean("starts_with_main_kernel").value_or(false);
   if (pass.packs_heads && (pass.block_rows == kAttentionBlock || pass.seconds_per_idle_block > 0)) {
@@ -121,7 +121,6 @@ double matrix_seconds(const AttentionLibrary& library, GpuGeneration generation,
 // The items of a launch, a query head's share of them.
 struct Items {
   double tiles = 0;
-  double masked = 0;   // query tiles of pieces that have a mask
   double visited = 0;  // pairs of the blocks that its tiles visit
 };
 
@@ -132,9 +131,9 @@ Items items_of(const AttentionLibraryPass& pass, bool forward, const AttentionWo
         std::min<std::size_t>(std::bit_width(static_cast<std::uint64_t>(group)) - 2, kHeadPackings - 1);
     const PackedTiles& packed = work.packed[packing];
     const auto heads = static_cast<double>(std::int64_t{2} << packing);
-    return {static_cast<double>(packed.tiles) / heads, static_cast<double>(packed.masked) / heads, packed.pairs};
+    return {static_cast<double>(packed.tiles) / heads, packed.pairs};
   }
-  Items items{static_cast<double>(forward ? work.q_tiles : work.k_tiles), static_cast<double>(work.masked_tiles),
+  Items items{static_cast<double>(forward ? work.q_tiles : work.k_tiles),
               forward ? work.forward_pairs : work.backward_pairs};
   if (pass.block_rows != kAttentionTile) {
     const double blocks = forward ? work.forward_blocks : work.backward_blocks;
@@ -165,7 +164,8 @@ Expected<std::shared_ptr<const AttentionLibrary>> read_library(const Json& json,
 }  // namespace
 
 const std::vector<std::string>& attention_library_names() {
-  static const std::vector<std::string> names = {"cudnn", "flash-attention-2", "flash-attention-3"};
+  static const std::vector<std::string> names = {"cudnn", "flash-attention-2", "flash-attention-3",
+                                                 "flex-flash-attention"};
   return names;
 }
 
@@ -214,26 +214,31 @@ double library_attention_seconds(const AttentionLibrary& library, const DeviceSp
                               clock_of(device.generation, peak, device.multiprocessors);
   const double slower_memory = library.measured_memory_bytes_per_second / device.memory_bandwidth.value;
   const double matrix = matrix_seconds(library, library.measured_generation, measured_peak, measured_sms, forward);
-  const double share = std::min(1.0, pass.seconds_per_pair / matrix);
+  const bool has_mask = work.pairs < work.all_pairs;
+  const double measured_pair =
+      has_mask && pass.seconds_per_masked_pair > 0 ? pass.seconds_per_masked_pair : pass.seconds_per_pair;
+  const double share = std::min(1.0, measured_pair / matrix);
   const double pair = share * matrix_seconds(library, device.generation, peak, device.multiprocessors, forward) +
-                      (pass.seconds_per_pair - share * matrix) * slower_clock;
+                      (measured_pair - share * matrix) * slower_clock;
 
   const double width = static_cast<double>(head_dim) / kMeasuredHeadDim;
   const auto heads = static_cast<double>(q_heads);
-  const auto [tiles, masked, visited] = items_of(pass, forward, work, q_heads / kv_heads);
-  const double tail = work.pairs < work.all_pairs ? pass.masked_tail_tiles * visited / tiles : 0;
+  const auto [tiles, visited] = items_of(pass, forward, work, q_heads / kv_heads);
+  const double tail = has_mask ? pass.masked_tail_tiles * visited / tiles : 0;
   const double even = heads / device.multiprocessors;
   const double idle = static_cast<double>(work.pieces * (forward ? work.most_q_tiles : work.most_k_tiles)) - tiles;
   const double seconds = pass.seconds_per_call +
                          width * (pair * (visited * even + tail) + pass.seconds_per_tile * slower_clock * tiles * even +
-                                  pass.seconds_per_masked_tile * slower_clock * masked * even +
                                   pass.seconds_per_row * slower_memory * static_cast<double>(work.q_rows) * even) +
                          pass.seconds_per_idle_block * slower_clock * idle * even;
+  const double longest = static_cast<double>(kAttentionTile * kAttentionTile) *
+                         (forward ? work.longest_forward_tile : work.longest_backward_tile);
+  const double one_item = pass.seconds_per_call + width * (pair * longest + pass.seconds_per_tile * slower_clock);
   // bf16: Q and O, K and V; the backward pass also reads dO and writes dQ, dK, dV.
   const double passes = forward ? 2 : 4;
   const double bytes = 2 * static_cast<double>(head_dim) * passes *
                        (heads * static_cast<double>(work.q_rows) + static_cast<double>(kv_heads * work.k_rows));
-  return std::max(seconds, pass.seconds_per_call + bytes / device.memory_bandwidth.value);
+  return std::max({seconds, one_item, pass.seconds_per_call + bytes / device.memory_bandwidth.value});
 }
 
 }  // namespace longhaul

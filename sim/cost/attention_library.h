@@ -5,12 +5,12 @@
 // backward; they visit blocks of `block_rows` of the other side (attention_work.h) that hold an unmasked pair. Rows: Q
 // and O, backward dO x O and the accumulators of dQ, which are memory's work. Tail: FlashAttention-2 deals a masked
 // call's tiles out so that long ones run last; it ends `masked_tail_tiles` mean tiles later than a perfectly even one.
-// FlashAttention-3 runs long ones first and ends evenly, but each query tile of a piece that has a mask costs
-// `seconds_per_masked_tile` more in either pass: the mask, the edges of wider key tiles, a pipeline that starts anew.
-// Its forward tiles hold several query heads of a key head (`packs_heads`), so that short pieces fill them; they visit
-// whole tiles of keys. A library whose grid has as many tiles for every piece as the longest one has (FlashAttention-2)
-// also pays for the blocks that find no work. Never less than the operands' bytes over the data sheet's bandwidth.
-// Constants are per head of dimension 128 and scale with the dimension.
+// FlashAttention-3 runs long ones first and ends evenly; its calls with a mask run another kernel, of narrower key
+// tiles forward, whose pair takes `seconds_per_masked_pair`. Its forward tiles hold several query heads of a key head
+// (`packs_heads`), so that short pieces fill them; they visit whole tiles of keys. A library whose grid has as many
+// tiles for every piece as the longest one has (FlashAttention-2, FlashAttention-3 backward) also pays for the blocks
+// that find no work. Never less than the one longest item takes on its multiprocessor, nor than the operands' bytes
+// over the data sheet's bandwidth. Constants are per head of dimension 128 and scale with the dimension.
 //
 // Other generations than the measured one: the part of a pair's time that its matrix products need at the rate that
 // the library's instructions reach (`matrix_share` of the peak) scales with that rate, the rest (softmax, loads) and
@@ -46,7 +46,7 @@ struct AttentionLibraryPass {
   double residual_high = 0;                  // >= 0, 95 % end
   double seconds_per_row = 0;                // of one multiprocessor, a query row; on the measured device
   std::int64_t block_rows = kAttentionTile;  // or kAttentionBlock
-  double seconds_per_masked_tile = 0;        // of one multiprocessor; 0 where masks show in a tail alone
+  double seconds_per_masked_pair = 0;        // of calls that have a mask; 0: seconds_per_pair
   bool packs_heads = false;                  // forward: heads of a key head share tiles (PackedTiles)
   bool starts_with_main_kernel = false;      // no short kernel before it
 };
@@ -66,7 +66,8 @@ struct AttentionLibrary {
   bool measured_on(const DeviceSpec& device) const { return device.generation == measured_generation; }
 };
 
-// "cudnn", "flash-attention-2", "flash-attention-3". The first is the calibration's own and has no file.
+// "cudnn", "flash-attention-2", "flash-attention-3", "flex-flash-attention". The first is the calibration's own and has
+// no file.
 const std::vector<std::string>& attention_library_names();
 
 // Of a name other than "cudnn". Every fault of the file.

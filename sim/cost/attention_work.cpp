@@ -152,7 +152,6 @@ void AttentionWork::pack(const AttentionPieceSize& piece, const PieceTiles& in_t
     rows /= 2;
     const std::int64_t count = (piece.q_rows + rows - 1) / rows;
     one.tiles += count;
-    if (masked) one.masked += count;
     one.pairs += as_double(count * rows) * (masked ? std::min(mean + as_double(rows) / 2, all) : all);
   }
 }
@@ -172,7 +171,6 @@ void AttentionWork::add(const AttentionPieceSize& piece) {
   k_rows += piece.k_rows;
   q_tiles += in_tiles.q_tiles;
   k_tiles += in_tiles.k_tiles;
-  if (in_tiles.mask != PieceMask::kFull) masked_tiles += in_tiles.q_tiles;
   most_q_tiles = std::max(most_q_tiles, in_tiles.q_tiles);
   most_k_tiles = std::max(most_k_tiles, in_tiles.k_tiles);
   pairs += as_double(piece.pairs);
@@ -215,7 +213,6 @@ void AttentionWork::merge(const AttentionWork& other) {
   k_tiles += other.k_tiles;
   most_q_tiles = std::max(most_q_tiles, other.most_q_tiles);
   most_k_tiles = std::max(most_k_tiles, other.most_k_tiles);
-  masked_tiles += other.masked_tiles;
   pairs += other.pairs;
   all_pairs += other.all_pairs;
   forward_pairs += other.forward_pairs;
@@ -224,7 +221,6 @@ void AttentionWork::merge(const AttentionWork& other) {
   backward_tiles += other.backward_tiles;
   for (std::size_t i = 0; i < packed.size(); ++i) {
     packed[i].tiles += other.packed[i].tiles;
-    packed[i].masked += other.packed[i].masked;
     packed[i].pairs += other.packed[i].pairs;
   }
   forward_blocks += other.forward_blocks;

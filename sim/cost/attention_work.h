@@ -74,8 +74,7 @@ inline constexpr std::size_t kKeptPieces = 16;
 inline constexpr std::size_t kHeadPackings = 3;
 struct PackedTiles {
   std::int64_t tiles = 0;
-  std::int64_t masked = 0;  // of pieces that have a mask
-  double pairs = 0;         // visited, of one head: rows of its tiles x the key tiles that they visit
+  double pairs = 0;  // visited, of one head: rows of its tiles x the key tiles that they visit
 };
 
 struct AttentionWork {
@@ -86,13 +85,12 @@ struct AttentionWork {
   std::int64_t k_tiles = 0;       // key tiles: the work items of a backward launch
   std::int64_t most_q_tiles = 0;  // of one piece
   std::int64_t most_k_tiles = 0;
-  std::int64_t masked_tiles = 0;  // query tiles of pieces that have a mask
-  double pairs = 0;               // unmasked pairs; exact below 2^53
-  double all_pairs = 0;           // q_rows x k_rows of each piece: `pairs` where nothing is masked
-  double forward_pairs = 0;       // pairs visited by whole query tiles, estimated from the mean of visible keys
-  double backward_pairs = 0;      // the same by whole key tiles
-  double forward_tiles = 0;       // key tiles visited by all query tiles
-  double backward_tiles = 0;      // query tiles visited by all key tiles, masked ones skipped
+  double pairs = 0;           // unmasked pairs; exact below 2^53
+  double all_pairs = 0;       // q_rows x k_rows of each piece: `pairs` where nothing is masked
+  double forward_pairs = 0;   // pairs visited by whole query tiles, estimated from the mean of visible keys
+  double backward_pairs = 0;  // the same by whole key tiles
+  double forward_tiles = 0;   // key tiles visited by all query tiles
+  double backward_tiles = 0;  // query tiles visited by all key tiles, masked ones skipped
   std::array<PackedTiles, kHeadPackings> packed{};
   double forward_blocks = 0;            // key blocks visited by all query tiles
   double backward_blocks = 0;           // query blocks visited by all key tiles

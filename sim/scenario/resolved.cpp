@@ -47,6 +47,7 @@ Json resolved_base(const Json& topology, const std::string& file) {
 Json resolved_entry(const StrategyEntry& entry) {
   Json value = {{"name", entry.name}, {"label", entry.label}, {"layout", resolved_layout(entry.layout)}};
   if (entry.overrides_micro_batch) value["micro_batch_sequences"] = entry.micro_batch_sequences;
+  if (!entry.attention_library.empty()) value["attention_library"] = entry.attention_library;
   for (const auto& [key, option] : entry.options.items()) value[key] = option;
   return value;
 }

@@ -94,7 +94,7 @@ void check_label(JsonReader& reader) {
   }
 }
 
-void read_entry(const Json& value, const Placed& placed, const std::string& file, std::int64_t gpus,
+void read_entry(const Json& value, const Placed& placed, const std::string& file, const EntryContext& context,
                 const StudyOptions& options, StrategyEntry& entry, Errors& errors) {
   if (value.is_string()) {
     entry.name = value.get<std::string>();
@@ -117,11 +117,15 @@ void read_entry(const Json& value, const Placed& placed, const std::string& file
   check_label(reader);
   if (reader.has("layout")) {
     entry.layout = LayoutRequest{};
-    read_layout({&value["layout"], reader.child_path("layout")}, file, gpus, entry.layout, errors);
+    read_layout({&value["layout"], reader.child_path("layout")}, file, context.gpus, entry.layout, errors);
   }
   const auto micro_batch = reader.integer("micro_batch_sequences", 1, kMaxSequences);
   entry.overrides_micro_batch = micro_batch.has_value();
   entry.micro_batch_sequences = micro_batch.value_or(entry.micro_batch_sequences);
+  if (reader.has("attention_library")) {
+    read_attention_library_name({&value["attention_library"], reader.child_path("attention_library")}, file,
+                                context.generation, entry.attention_library, errors);
+  }
   for (const auto& [key, option] : value.items()) {
     const auto& known = strategy_keys();
     if (std::find(known.begin(), known.end(), key) == known.end()) entry.options[key] = option;
@@ -152,7 +156,8 @@ const std::vector<std::string>& overlap_keys() {
 }
 
 const std::vector<std::string>& strategy_keys() {
-  static const std::vector<std::string> keys = {"label", "layout", "micro_batch_sequences", "name"};
+  static const std::vector<std::string> keys = {"attention_library", "label", "layout", "micro_batch_sequences",
+                                                "name"};
   return keys;
 }
 
@@ -239,9 +244,9 @@ void read_attention_library_name(const Placed& placed, const std::string& file, 
   const Json holder = {{"attention_library", *placed.value}};
   JsonReader reader(holder, file, placed.path.substr(0, placed.path.rfind('/')), errors);
   const auto given = reader.choice("attention_library", attention_library_names());
-  if (!given || *given == attention_library_names().front()) return;
+  if (!given) return;
   name = *given;
-  if (!generation) return;
+  if (!generation || name == attention_library_names().front()) return;
   const auto library = read_attention_library(name, data_directory());
   if (!library) {
     errors.insert(errors.end(), library.error().begin(), library.error().end());
@@ -251,7 +256,7 @@ void read_attention_library_name(const Placed& placed, const std::string& file, 
   }
 }
 
-std::vector<StrategyEntry> read_strategies(const Placed& placed, const std::string& file, std::int64_t gpus,
+std::vector<StrategyEntry> read_strategies(const Placed& placed, const std::string& file, const EntryContext& context,
                                            const StrategyEntry& defaults, const StudyOptions& options, Errors& errors) {
   std::vector<StrategyEntry> entries;
   if (placed.value == nullptr) return entries;
@@ -264,7 +269,7 @@ std::vector<StrategyEntry> read_strategies(const Placed& placed, const std::stri
     entry.file = file;
     entry.path = fmt::format("{}/{}", placed.path, i);
     const std::size_t errors_before = errors.size();
-    read_entry((*placed.value)[i], {nullptr, entry.path}, file, gpus, options, entry, errors);
+    read_entry((*placed.value)[i], {nullptr, entry.path}, file, context, options, entry, errors);
     entry.valid = errors.size() == errors_before && !entry.label.empty();
     if (entry.valid && options.check_strategy) options.check_strategy(entry, errors);
     const auto twin = std::find_if(entries.begin(), entries.end(), [&entry](const StrategyEntry& other) {

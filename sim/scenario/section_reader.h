@@ -31,8 +31,14 @@ void read_overlap(const Placed& placed, const std::string& file, Overlap& overla
 void read_attention_library_name(const Placed& placed, const std::string& file, std::optional<GpuGeneration> generation,
                                  std::string& name, Errors& errors);
 
+// What an entry is checked against.
+struct EntryContext {
+  std::int64_t gpus = 0;
+  std::optional<GpuGeneration> generation;  // nothing where the topology has a fault
+};
+
 // The `strategies` list. `defaults` holds what the case says of training and layout.
-std::vector<StrategyEntry> read_strategies(const Placed& placed, const std::string& file, std::int64_t gpus,
+std::vector<StrategyEntry> read_strategies(const Placed& placed, const std::string& file, const EntryContext& context,
                                            const StrategyEntry& defaults, const StudyOptions& options, Errors& errors);
 
 }  // namespace longhaul

@@ -32,6 +32,7 @@ struct StrategyEntry {
   LayoutRequest layout;
   std::int64_t micro_batch_sequences = 1;
   bool overrides_micro_batch = false;  // the entry's own value: its baseline runs at the same one
+  std::string attention_library;       // whose kernels attend in this row; empty: the case's
   Json options = Json::object();       // policy keys as given, for the strategy to read and check
   std::string file;                    // where the entry stands, for errors found later
   std::string path;

@@ -171,8 +171,9 @@ ReadCase read_case(CaseKeys keys, const std::string& name, const StudyOptions& o
   StrategyEntry defaults;
   read_layout(keys.find("layout"), keys.file(), study_case.gpus, defaults.layout, keys.errors());
   defaults.micro_batch_sequences = study_case.training.micro_batch_sequences;
-  study_case.strategies = read_strategies(keys.required("strategies", "a list of strategies"), keys.file(),
-                                          study_case.gpus, defaults, options, keys.errors());
+  study_case.strategies =
+      read_strategies(keys.required("strategies", "a list of strategies"), keys.file(),
+                      {study_case.gpus, generation_of(study_case)}, defaults, options, keys.errors());
   read_baseline(keys, study_case);
   check_fill(keys, study_case);
   if (keys.errors().empty()) result.resolved = resolved_case(study_case, defaults.layout, references);

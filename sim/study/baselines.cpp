@@ -18,7 +18,8 @@ int find_or_add(std::vector<PlannedEntry>& entries, const StrategyEntry& wanted)
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const StrategyEntry& entry = entries[i].entry;
     if (entry.name == wanted.name && entry.micro_batch_sequences == wanted.micro_batch_sequences &&
-        same_layout(entry.layout, wanted.layout) && (!entries[i].hidden || entry.options == wanted.options)) {
+        entry.attention_library == wanted.attention_library && same_layout(entry.layout, wanted.layout) &&
+        (!entries[i].hidden || entry.options == wanted.options)) {
       return static_cast<int>(i);
     }
   }

@@ -47,14 +47,15 @@ bool is_better(const Totals& a, std::int64_t a_tokens, const Totals& b, std::int
   return peak_bytes(a) < peak_bytes(b);
 }
 
-Totals run(const CaseSetup& setup, const PlannedStep& planned, const SimulationOptions& options = {}) {
-  return simulate(*planned.schedule, setup.cluster, setup.kernels, options);
+Totals run(const CaseSetup& setup, const StrategyEntry& entry, const PlannedStep& planned,
+           const SimulationOptions& options = {}) {
+  return simulate(*planned.schedule, setup.cluster, setup.kernels_of(entry), options);
 }
 
 // Plans every layout, then simulates them from the lowest bound on and stops where no other can win.
 std::optional<Ran> run_best(const CaseSetup& setup, const StrategyEntry& entry, EntryResult& result) {
   const Strategy& strategy = *find_strategy(entry.name);
-  const KernelDurations durations(setup.kernels);
+  const KernelDurations durations(setup.kernels_of(entry));
   std::vector<Candidate> candidates;
   std::string reason = "no layout is legal";
   for (const Degrees& degrees : candidate_degrees(strategy.family, setup)) {
@@ -82,7 +83,7 @@ std::optional<Ran> run_best(const CaseSetup& setup, const StrategyEntry& entry, 
         !is_faster(candidate.bound, tokens, best->totals.step, best->planned.tokens())) {
       break;
     }
-    Totals totals = run(setup, candidate.planned);
+    Totals totals = run(setup, entry, candidate.planned);
     LH_ASSERT(candidate.bound <= totals.step, "lower bound {} ps above the step of {} ps", candidate.bound.ps(),
               totals.step.ps());
     ++result.layouts_simulated;
@@ -105,12 +106,12 @@ std::optional<Ran> run_fixed(const CaseSetup& setup, const StrategyEntry& entry,
     result.not_applicable = planned.error();
     return std::nullopt;
   }
-  Totals totals = run(setup, *planned);
+  Totals totals = run(setup, entry, *planned);
   return Ran{*degrees, std::move(*planned), std::move(totals)};
 }
 
-std::shared_ptr<const EntryTrace> record(const CaseSetup& setup, const Ran& ran, StrategyFamily family,
-                                         TraceMode mode) {
+std::shared_ptr<const EntryTrace> record(const CaseSetup& setup, const StrategyEntry& entry, const Ran& ran,
+                                         StrategyFamily family, TraceMode mode) {
   auto trace =
       std::make_shared<EntryTrace>(choose_trace(*ran.planned.schedule, ran.totals, setup.cluster, family, mode));
   trace->schedule = ran.planned.schedule;
@@ -123,7 +124,7 @@ std::shared_ptr<const EntryTrace> record(const CaseSetup& setup, const Ran& ran,
   const bool cut = mode == TraceMode::kChosen && ran.totals.ops > kLongRunOps;
   if (cut) options.sink = &until;
   try {
-    const Totals again = run(setup, ran.planned, options);
+    const Totals again = run(setup, entry, ran.planned, options);
     LH_ASSERT(again.step == ran.totals.step, "the traced run took {} ps, the first {} ps", again.step.ps(),
               ran.totals.step.ps());
   } catch (const TraceComplete&) {
@@ -164,6 +165,7 @@ EntryResult run_entry(const CaseSetup& setup, const StrategyEntry& entry, TraceM
   result.case_name = setup.study_case->name;
   result.label = entry.label;
   result.strategy = entry.name;
+  result.attention_library = entry.attention_library;
   result.note = strategy.note;
   result.micro_batch_sequences = entry.micro_batch_sequences;
   result.best = entry.layout.best;
@@ -173,8 +175,8 @@ EntryResult run_entry(const CaseSetup& setup, const StrategyEntry& entry, TraceM
 
   Training training = setup.study_case->training;
   training.micro_batch_sequences = entry.micro_batch_sequences;
-  std::vector<StepSummary> steps = {
-      summarize(ran->totals, *ran->planned.schedule, training, setup.cluster, setup.kernels)};
+  const KernelModel& kernels = setup.kernels_of(entry);
+  std::vector<StepSummary> steps = {summarize(ran->totals, *ran->planned.schedule, training, setup.cluster, kernels)};
   std::map<std::string, std::int64_t> cuts = ran->planned.cuts;
   for (std::size_t step = 1; step < setup.batches.size(); ++step) {
     const Planned planned = plan_entry(setup, entry, ran->degrees, step);
@@ -183,7 +185,7 @@ EntryResult run_entry(const CaseSetup& setup, const StrategyEntry& entry, TraceM
       return result;
     }
     for (const auto& [cut, count] : planned->cuts) cuts[cut] += count;
-    steps.push_back(summarize(run(setup, *planned), *planned->schedule, training, setup.cluster, setup.kernels));
+    steps.push_back(summarize(run(setup, entry, *planned), *planned->schedule, training, setup.cluster, kernels));
   }
   result.summary = mean_of(steps);
   if (strategy.select) {
@@ -191,11 +193,12 @@ EntryResult run_entry(const CaseSetup& setup, const StrategyEntry& entry, TraceM
     const auto selected = strategy.select(request, setup.batches);
     if (selected && !selected->empty()) add_note(result, *selected);
   }
+  if (!entry.attention_library.empty()) add_note(result, "attention: " + entry.attention_library);
   if (!cuts.empty()) add_note(result, cuts_line(cuts));
   if (result.summary->peak_bytes > setup.memory_limit()) {
     result.does_not_fit = search_fit(setup, entry, ran->degrees, *result.summary);
   }
-  if (trace != TraceMode::kNone) result.trace = record(setup, *ran, strategy.family, trace);
+  if (trace != TraceMode::kNone) result.trace = record(setup, entry, *ran, strategy.family, trace);
   return result;
 }
 

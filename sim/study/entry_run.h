@@ -41,6 +41,7 @@ struct EntryResult {
   std::string case_name;
   std::string label;
   std::string strategy;
+  std::string attention_library;  // of its own; empty: the case's
   std::string note;
   bool hidden = false;  // runs only as a published baseline
   Degrees degrees;

@@ -68,7 +68,7 @@ bool fits(const CaseSetup& setup, const StrategyEntry& entry, const Change& chan
   if (!check_applicable(strategy, request)) return false;
   const Planned planned = strategy.plan(request);
   if (!planned) return false;
-  const Totals totals = simulate(*planned->schedule, setup.cluster, setup.kernels);
+  const Totals totals = simulate(*planned->schedule, setup.cluster, setup.kernels_of(entry));
   return std::all_of(totals.ranks.begin(), totals.ranks.end(),
                      [&](const RankTotals& rank) { return rank.peak_bytes <= setup.memory_limit(); });
 }

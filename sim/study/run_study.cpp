@@ -69,7 +69,9 @@ std::optional<double> speedup(const EntryResult& baseline, const EntryResult& en
 std::optional<Ratio> ratio(const EntryResult& over, const EntryResult& under) {
   if (!over.summary || !under.summary) return std::nullopt;
   if (over.summary->step == Time::zero() || under.summary->step == Time::zero()) return std::nullopt;
-  Ratio of = ratio_of(over.summary->step, over.summary->widths, under.summary->step, under.summary->widths);
+  const bool alike = over.attention_library == under.attention_library;
+  Ratio of = ratio_of(over.summary->step, over.summary->widths, under.summary->step, under.summary->widths,
+                      alike ? AttentionErrors::kShared : AttentionErrors::kApart);
   const double tokens = tokens_over(under, over);
   for (double* end : {&of.value, &of.low, &of.high}) *end *= tokens;
   return of;

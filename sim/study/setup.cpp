@@ -20,6 +20,13 @@ const Strategy& strategy_of(const StrategyEntry& entry) {
   return *strategy;
 }
 
+Expected<KernelModel> with_library(const KernelModel& model, const std::string& name) {
+  if (name == attention_library_names().front()) return model;
+  const auto library = read_attention_library(name, data_directory());
+  if (!library) return tl::unexpected(library.error());
+  return model.with_attention_library(*library);
+}
+
 // A tp or ep of 1, the only ones there are, says nothing.
 bool writes_degrees(const Layout& layout) { return layout.pp || layout.cp || layout.sp || layout.dp; }
 
@@ -53,21 +60,31 @@ Expected<CaseSetup> set_up_case(const StudyCase& study_case, const std::string& 
   if (!cluster) errors = cluster.error();
   if (!kernels) errors.insert(errors.end(), kernels.error().begin(), kernels.error().end());
   if (!errors.empty()) return tl::unexpected(std::move(errors));
-  KernelModel model = kernels->with_overlap_scale(study_case.overlap.added());
-  if (study_case.attention_library != attention_library_names().front()) {
-    const auto library = read_attention_library(study_case.attention_library, data_directory());
-    if (!library) return tl::unexpected(library.error());
-    model = model.with_attention_library(*library);
-  }
   const auto eager = read_eager_kernels(data_directory());
   if (!eager) return tl::unexpected(eager.error());
-  model = model.with_eager_kernels(*eager);
-  CaseSetup setup{&study_case, std::move(*cluster), std::move(model), {}};
+  const KernelModel model = kernels->with_overlap_scale(study_case.overlap.added()).with_eager_kernels(*eager);
+  Expected<KernelModel> own = with_library(model, study_case.attention_library);
+  if (!own) return tl::unexpected(own.error());
+  CaseSetup setup{&study_case, std::move(*cluster), std::move(*own), {}, {}};
+  for (const StrategyEntry& entry : study_case.strategies) {
+    const std::string& name = entry.attention_library;
+    if (name.empty() || setup.other_kernels.count(name) > 0) continue;
+    Expected<KernelModel> other = with_library(model, name);
+    if (!other) return tl::unexpected(other.error());
+    setup.other_kernels.emplace(name, std::move(*other));
+  }
   for (std::int64_t step = 0; step < study_case.documents.steps; ++step) {
     setup.batches.push_back(
         std::make_shared<const Batch>(make_batch(study_case.documents, study_case.objective, step)));
   }
   return setup;
+}
+
+const KernelModel& CaseSetup::kernels_of(const StrategyEntry& entry) const {
+  if (entry.attention_library.empty()) return kernels;
+  const auto found = other_kernels.find(entry.attention_library);
+  LH_ASSERT(found != other_kernels.end(), "{} is no entry of the case", entry.label);
+  return found->second;
 }
 
 StrategyRequest make_request(const CaseSetup& setup, const StrategyEntry& entry, const Degrees& degrees,
@@ -83,7 +100,7 @@ StrategyRequest make_request(const CaseSetup& setup, const StrategyEntry& entry,
   request.degrees = degrees;
   request.options = entry.options;
   request.cluster = &setup.cluster;
-  request.kernels = &setup.kernels;
+  request.kernels = &setup.kernels_of(entry);
   return request;
 }
 

@@ -3,6 +3,7 @@
 // Immutable once made; read by all threads. Ignores the entries themselves.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,8 +18,11 @@ struct CaseSetup {
   const StudyCase* study_case = nullptr;
   Cluster cluster;
   KernelModel kernels;
+  std::map<std::string, KernelModel> other_kernels;   // of entries with an attention library of their own, by its name
   std::vector<std::shared_ptr<const Batch>> batches;  // by step
 
+  // What runs the entry's kernels. The entry must be one of the case's, or name no library.
+  const KernelModel& kernels_of(const StrategyEntry& entry) const;
   int ranks() const { return cluster.gpus(); }
   int gpus_per_node() const { return cluster.gpus_per_node(); }
   std::int64_t memory_limit() const { return cluster.device().usable().value; }

@@ -37,9 +37,10 @@ std::vector<std::shared_ptr<const Batch>> one_by_one(const Batch& batch) {
   return out;
 }
 
-CaseSetup setup_of(const StudyCase& study_case, const std::string& file) {
+CaseSetup setup_of(const StudyCase& study_case, const StrategyEntry& entry, const std::string& file) {
   Expected<CaseSetup> setup = set_up_case(study_case, file);
   if (!setup) throw LimitError(setup.error().front().to_string());
+  setup->kernels = setup->kernels_of(entry);  // of the one row that runs
   std::vector<std::shared_ptr<const Batch>> batches;
   for (const std::shared_ptr<const Batch>& batch : setup->batches) {
     for (auto& one : one_by_one(*batch)) batches.push_back(std::move(one));
@@ -300,13 +301,13 @@ tl::expected<PublishedRun, std::string> run_published(const StudyCase& study_cas
   one_pass.training.backward = false;
   double sent = 0;
   bool several = false;
-  CaseSetup forward = setup_of(one_pass, file);
+  CaseSetup forward = setup_of(one_pass, entry, file);
   auto forward_times = run_passes(forward, entry, sent, several);
   if (!forward_times) return tl::unexpected(forward_times.error());
   run.forward_each = std::move(*forward_times);
   run.forward = mean_of(run.forward_each);
   set_residuals(run, forward, sent, several);
-  CaseSetup both = setup_of(study_case, file);
+  CaseSetup both = setup_of(study_case, entry, file);
   double ignored = 0;
   auto both_times = run_passes(both, entry, ignored, several);
   if (!both_times) return tl::unexpected(both_times.error());

@@ -25,6 +25,7 @@ Expected<Prepared> prepare_run(const Json& study, const std::string& file, const
   Expected<CaseSetup> setup = set_up_case(*found->study_case, file);
   if (!setup) return tl::unexpected(setup.error());
   prepared->setup.emplace(std::move(*setup));
+  prepared->setup->kernels = prepared->setup->kernels_of(*found->entry);  // of the one row that runs
   const Errors errors = entry_errors(*prepared->setup, *found->entry);
   if (!errors.empty()) return tl::unexpected(errors);
   const auto refuse = [&](const std::string& why) {

@@ -64,5 +64,20 @@ TEST(Uncertainty, RatiosKeepWhatTheStepsDoNotShare) {
   EXPECT_NEAR(ratio.low, 1.25 * (1 - std::hypot(0.01375, 0.055)), 1e-12);
 }
 
+// Two steps of 10 and 5 ms, all attention with 10 % up and 5 % down. Of one library the ratio is certain; of two it may
+// be over by one's 10 % up and the other's 5 % down, and under by the reverse.
+TEST(Uncertainty, AttentionOfTwoLibrariesSharesNothing) {
+  constexpr auto kAttention = static_cast<std::size_t>(KernelKind::kAttentionForwardRagged);
+  ErrorWidths a, b;
+  a.above[kAttention] = 1e-3;
+  a.below[kAttention] = 0.5e-3;
+  b.above[kAttention] = 0.5e-3;
+  b.below[kAttention] = 0.25e-3;
+  EXPECT_NEAR(ratio_of(ms(10), a, ms(5), b).high, 2, 1e-12);
+  const Ratio apart = ratio_of(ms(10), a, ms(5), b, AttentionErrors::kApart);
+  EXPECT_NEAR(apart.high, 2 * (1 + std::hypot(0.1, 0.05)), 1e-12);
+  EXPECT_NEAR(apart.low, 2 * (1 - std::hypot(0.05, 0.1)), 1e-12);
+}
+
 }  // namespace
 }  // namespace longhaul

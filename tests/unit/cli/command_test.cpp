@@ -426,7 +426,7 @@ TEST(Cost, AttentionByAnotherLibrary) {
   Output wrong = longhaul(command + "flash-attention-1");
   EXPECT_EQ(wrong.code, 2);
   EXPECT_NE(wrong.err.find("--attention-library: \"flash-attention-1\" is no attention library; expected one of cudnn, "
-                           "flash-attention-2, flash-attention-3; did you mean"),
+                           "flash-attention-2, flash-attention-3, flex-flash-attention; did you mean"),
             std::string::npos)
       << wrong.err;
   wrong = longhaul("cost --device a100-80gb attention.csv --attention-library flash-attention-3");

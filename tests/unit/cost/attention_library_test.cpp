@@ -37,18 +37,18 @@ AttentionWork work_of(const std::vector<AttentionPieceSize>& pieces) { return at
 
 void expect_close(double value, double expected) { EXPECT_NEAR(value, expected, 1e-12 * expected); }
 
-// 1024 x 2048 without a mask, 10 heads: 8 query tiles of 128 x 2048 pairs, 16 key tiles of 128 x 1024.
+// 1024 x 2048 without a mask, 100 heads: 8 query tiles of 128 x 2048 pairs, 16 key tiles of 128 x 1024.
 TEST(AttentionLibrary, FullCallIsCallPairsAndTiles) {
   const AttentionWork work = work_of({{1024, 2048, 1024 * 2048}});
   const DeviceSpec device = sample_device("any");
   const double pairs = 1024.0 * 2048;
-  expect_close(library_attention_seconds(sample_library(), device, true, work, 10, 10, 128),
-               4e-6 + 200e-12 * pairs * 10 / 100 + 1e-6 * 8 * 10 / 100);
-  expect_close(library_attention_seconds(sample_library(), device, false, work, 10, 10, 128),
-               8e-6 + 500e-12 * pairs * 10 / 100 + 3e-6 * 16 * 10 / 100);
+  expect_close(library_attention_seconds(sample_library(), device, true, work, 100, 100, 128),
+               4e-6 + 200e-12 * pairs * 100 / 100 + 1e-6 * 8 * 100 / 100);
+  expect_close(library_attention_seconds(sample_library(), device, false, work, 100, 100, 128),
+               8e-6 + 500e-12 * pairs * 100 / 100 + 3e-6 * 16 * 100 / 100);
   // Half the head dimension, half of all but the call.
-  expect_close(library_attention_seconds(sample_library(), device, true, work, 10, 10, 64),
-               4e-6 + (200e-12 * pairs * 10 / 100 + 1e-6 * 8 * 10 / 100) / 2);
+  expect_close(library_attention_seconds(sample_library(), device, true, work, 100, 100, 64),
+               4e-6 + (200e-12 * pairs * 100 / 100 + 1e-6 * 8 * 100 / 100) / 2);
 }
 
 // Causal squares of 96 and 60 rows: a tile each, which goes through 2 blocks of 64 and through 1. The 156 query rows
@@ -64,10 +64,10 @@ TEST(AttentionLibrary, BlocksAndRows) {
   const DeviceSpec device = sample_device("any");
   library.measured_memory_bytes_per_second = 3 * device.memory_bandwidth.value;
   const double pairs = 128.0 * 64 * (2 + 1);
-  expect_close(library_attention_seconds(library, device, true, work, 10, 10, 128),
-               4e-6 + (200e-12 * pairs + 1e-6 * 2 + 3e-9 * 156) * 10 / 100);
-  expect_close(library_attention_seconds(library, device, false, work, 10, 10, 128),
-               8e-6 + (500e-12 * pairs + 3e-6 * 2 + 3e-9 * 156) * 10 / 100);
+  expect_close(library_attention_seconds(library, device, true, work, 100, 100, 128),
+               4e-6 + (200e-12 * pairs + 1e-6 * 2 + 3e-9 * 156) * 100 / 100);
+  expect_close(library_attention_seconds(library, device, false, work, 100, 100, 128),
+               8e-6 + (500e-12 * pairs + 3e-6 * 2 + 3e-9 * 156) * 100 / 100);
 }
 
 // A piece of 1024 x 1024 and one of 128 x 256, full: the grid has 8 query tiles for each, 9 have work; 8 key tiles for
@@ -77,34 +77,54 @@ TEST(AttentionLibrary, BlocksBeyondAPieceAreIdle) {
   AttentionLibrary library = sample_library();
   const DeviceSpec device = sample_device("any");
   const auto seconds = [&](bool forward) {
-    return library_attention_seconds(library, device, forward, work, 10, 10, 128);
+    return library_attention_seconds(library, device, forward, work, 100, 100, 128);
   };
   const double forward = seconds(true), backward = seconds(false);
   library.forward.seconds_per_idle_block = 5e-6;
   library.backward.seconds_per_idle_block = 7e-6;
-  expect_close(seconds(true), forward + 5e-6 * (16 - 9) * 10 / 100);
-  expect_close(seconds(false), backward + 7e-6 * (16 - 10) * 10 / 100);
+  expect_close(seconds(true), forward + 5e-6 * (16 - 9) * 100 / 100);
+  expect_close(seconds(false), backward + 7e-6 * (16 - 10) * 100 / 100);
 }
 
 // A causal square of 1024 has 8 query tiles; two mean ones end the call.
 TEST(AttentionLibrary, MaskedCallEndsLate) {
   const AttentionWork work = work_of({{1024, 1024, 1024 * 1025 / 2}});
   const double tile = work.forward_pairs / 8;
-  expect_close(library_attention_seconds(sample_library(), sample_device("any"), true, work, 10, 10, 128),
-               4e-6 + 200e-12 * (8 * tile * 10 / 100 + 2 * tile) + 1e-6 * 8 * 10 / 100);
+  expect_close(library_attention_seconds(sample_library(), sample_device("any"), true, work, 100, 100, 128),
+               4e-6 + 200e-12 * (8 * tile * 100 / 100 + 2 * tile) + 1e-6 * 8 * 100 / 100);
 }
 
-// Two causal squares of 1024 and one full piece of 128: 16 query tiles have a mask, in the backward pass too.
-TEST(AttentionLibrary, MaskedTilesCostMore) {
+// Calls with a mask have a pair's time of their own: two causal squares of 1024 and a full piece, against the full one.
+TEST(AttentionLibrary, MaskedCallsRunAnotherKernel) {
   const std::int64_t causal = 1024 * 1025 / 2;
-  const AttentionWork work = work_of({{1024, 1024, causal}, {1024, 1024, causal}, {128, 128, 128 * 128}});
-  AttentionLibrary library = sample_library();
+  const AttentionWork masked = work_of({{1024, 1024, causal}, {1024, 1024, causal}, {128, 128, 128 * 128}});
+  const AttentionWork full = work_of({{128, 128, 128 * 128}});
+  AttentionLibrary library = sample_library(), other = sample_library();
+  other.forward.seconds_per_masked_pair = 150e-12;
+  other.backward.seconds_per_masked_pair = 600e-12;
+  library.forward.seconds_per_pair = 150e-12;
+  library.backward.seconds_per_pair = 600e-12;
   const DeviceSpec device = sample_device("any");
   for (const bool forward : {true, false}) {
-    const double before = library_attention_seconds(library, device, forward, work, 10, 10, 128);
-    (forward ? library.forward : library.backward).seconds_per_masked_tile = 3e-6;
-    expect_close(library_attention_seconds(library, device, forward, work, 10, 10, 128), before + 3e-6 * 16 * 10 / 100);
+    const auto seconds = [&](const AttentionLibrary& of, const AttentionWork& work) {
+      return library_attention_seconds(of, device, forward, work, 100, 100, 128);
+    };
+    expect_close(seconds(other, masked), seconds(library, masked));
+    expect_close(seconds(other, full), seconds(sample_library(), full));
   }
+}
+
+// One query tile of one head against 4096 keys is one item, on one of 100 multiprocessors; so is a key tile of 128 keys
+// that 4096 queries see. Three items more, on others, take no longer.
+TEST(AttentionLibrary, NoCallEndsBeforeItsLongestItem) {
+  const DeviceSpec device = sample_device("any");
+  const auto seconds = [&](bool forward, const std::vector<AttentionPieceSize>& pieces) {
+    return library_attention_seconds(sample_library(), device, forward, work_of(pieces), 1, 1, 128);
+  };
+  const double pairs = 128.0 * 4096;
+  expect_close(seconds(true, {{128, 4096, 128 * 4096}}), 4e-6 + 200e-12 * pairs + 1e-6);
+  expect_close(seconds(false, {{4096, 128, 128 * 4096}}), 8e-6 + 500e-12 * pairs + 3e-6);
+  expect_close(seconds(true, {{128, 4096, 128 * 4096}, {384, 128, 384 * 128}}), 4e-6 + 200e-12 * pairs + 1e-6);
 }
 
 // 100 pieces of 20 full rows against 256 keys. With 8 heads a key head a tile has 16 rows of each, so a piece has two
@@ -137,8 +157,8 @@ TEST(AttentionLibrary, OtherGenerationScalesItsTwoParts) {
   device.multiprocessors = 50;
   const AttentionWork work = work_of({{1024, 2048, 1024 * 2048}});
   const double pair = 64e-12 + 97.6e-12 * 0.625;
-  expect_close(library_attention_seconds(sample_library(), device, true, work, 10, 10, 128),
-               4e-6 + pair * 1024 * 2048 * 10 / 50 + 1e-6 * 0.625 * 8 * 10 / 50);
+  expect_close(library_attention_seconds(sample_library(), device, true, work, 100, 100, 128),
+               4e-6 + pair * 1024 * 2048 * 100 / 50 + 1e-6 * 0.625 * 8 * 100 / 50);
 }
 
 // One row of queries and 65536 keys of one head: the bytes rule, 2 passes of 2 bytes of 128 columns at 4 TB/s.
@@ -237,7 +257,7 @@ TEST(AttentionLibrary, EveryFaultOfAFileIsTold) {
   json["schema"] = "attention-library/2";
   json["matrix_share"] = {{"ampere", 2}, {"hoper", 0.5}};
   json["forward"]["seconds_per_pair"] = 0;
-  json["forward"]["seconds_per_masked_tile"] = -1;
+  json["forward"]["seconds_per_masked_pair"] = -1;
   json["forward"]["packs_heads"] = 1;
   json["forward"]["starts_with_main_kernel"] = "yes";
   json["backward"]["packs_heads"] = true;
@@ -251,7 +271,7 @@ TEST(AttentionLibrary, EveryFaultOfAFileIsTold) {
                                  HasSubstr("/matrix_share/hoper: unknown key"),
                                  HasSubstr("/matrix_share: lacks the generation that was measured"),
                                  HasSubstr("/forward/seconds_per_pair: is 0; expected a number from"),
-                                 HasSubstr("/forward/seconds_per_masked_tile: is -1; expected a number from 0 to 1"),
+                                 HasSubstr("/forward/seconds_per_masked_pair: is -1; expected a number from"),
                                  HasSubstr("/forward/packs_heads: is 1; expected true or false"),
                                  HasSubstr("/forward/starts_with_main_kernel: is \"yes\"; expected true or false"),
                                  HasSubstr("/backward/residuals: is missing; expected an object of residuals"),

@@ -87,16 +87,11 @@ TEST(AttentionWork, BlocksAreThoseWithAnUnmaskedPair) {
 // with 64 and 8 944.5 of 1,024.
 TEST(AttentionWork, HeadsPackedByHand) {
   AttentionWork work = one(100, 100, causal(100, 100));
-  EXPECT_EQ(work.masked_tiles, 1);
   work.add({40, 300, 40 * 300});
-  EXPECT_EQ(work.masked_tiles, 1);
   work.merge(one(256, 1000, causal(256, 1000)));
-  EXPECT_EQ(work.masked_tiles, 3);
   EXPECT_EQ(work.packed[0].tiles, 2 + 1 + 4);
   EXPECT_EQ(work.packed[1].tiles, 4 + 2 + 8);
   EXPECT_EQ(work.packed[2].tiles, 7 + 3 + 16);
-  EXPECT_EQ(work.packed[0].masked, 2 + 4);
-  EXPECT_EQ(work.packed[2].masked, 7 + 16);
   EXPECT_DOUBLE_EQ(work.packed[0].pairs, 128 * 128 + 64 * 384 + 256 * (872.5 + 64 + 32));
   EXPECT_DOUBLE_EQ(work.packed[2].pairs, 112 * 122.5 + 48 * 384 + 256 * 944.5);
 }

@@ -149,9 +149,10 @@ TEST(StudyErrors, Overlap) {
 }
 
 TEST(StudyErrors, AttentionLibrary) {
-  EXPECT_THAT(faults(with(example(), "/attention_library", "flash-attention")),
-              ElementsAre("study.json: /attention_library: is \"flash-attention\"; expected one of cudnn, "
-                          "flash-attention-2, flash-attention-3; did you mean \"flash-attention-2\"?"));
+  EXPECT_THAT(
+      faults(with(example(), "/attention_library", "flash-attention")),
+      ElementsAre("study.json: /attention_library: is \"flash-attention\"; expected one of cudnn, "
+                  "flash-attention-2, flash-attention-3, flex-flash-attention; did you mean \"flash-attention-2\"?"));
   EXPECT_THAT(faults(with(example(), "/attention_library", 2)),
               ElementsAre(HasSubstr("study.json: /attention_library: is 2")));
   EXPECT_THAT(faults(with(with(example(), "/topology", "dgx-a100-hdr"), "/attention_library", "flash-attention-3")),
@@ -159,6 +160,13 @@ TEST(StudyErrors, AttentionLibrary) {
                           "topology; expected GPUs of a generation among hopper"));
   EXPECT_THAT(faults(with(with(example(), "/topology", "dgx-a100-hdr"), "/attention_library", "flash-attention-2")),
               ElementsAre());
+  const Json row = {{"name", "ulysses"}, {"attention_library", "flash-attention-3"}};
+  EXPECT_THAT(faults(with(with(example(), "/topology", "dgx-a100-hdr"), "/strategies/0", row)),
+              ElementsAre("study.json: /strategies/0/attention_library: \"flash-attention-3\" has no constants for the "
+                          "GPUs of the topology; expected GPUs of a generation among hopper"));
+  EXPECT_THAT(faults(with(with(example(), "/strategies/0", row), "/strategies/0/attention_library", "cudn")),
+              ElementsAre("study.json: /strategies/0/attention_library: is \"cudn\"; expected one of cudnn, "
+                          "flash-attention-2, flash-attention-3, flex-flash-attention; did you mean \"cudnn\"?"));
 }
 
 TEST(StudyErrors, Training) {

@@ -68,6 +68,11 @@ TEST(Study, OverlapIsCalibratedUnlessTheStudySaysOtherwise) {
   const Study flash = read(with(example(), "/attention_library", "flash-attention-3"));
   EXPECT_EQ(flash.cases.at(0).attention_library, "flash-attention-3");
   EXPECT_EQ(flash.resolved["attention_library"], "flash-attention-3");
+  const Json row = {{"name", "ulysses"}, {"label", "own"}, {"attention_library", "cudnn"}};
+  const Study mixed = read(with(flash.resolved, "/strategies/1", row));
+  EXPECT_EQ(mixed.cases.at(0).strategies.at(0).attention_library, "");
+  EXPECT_EQ(mixed.cases.at(0).strategies.at(1).attention_library, "cudnn");
+  EXPECT_EQ(read(mixed.resolved).resolved.dump(), mixed.resolved.dump());
   const Study none = read(with(example(), "/overlap", {{"slowdown", "none"}}));
   EXPECT_EQ(none.cases.at(0).overlap.added(), 0);
   EXPECT_EQ(none.resolved["overlap"].dump(), R"({"slowdown":"none"})");

@@ -70,6 +70,24 @@ TEST(Study, BaselinesRunAtTheEntrysMicroBatch) {
   EXPECT_TRUE(entries[static_cast<std::size_t>(entries[5].own)].entry.layout.best);
 }
 
+// A row's own library moves its times and those of the baseline that comes along for it, and no other row's.
+TEST(Study, ARowMayAttendByAnotherLibrary) {
+  const std::string text = replaced(kStudy, R"({"name": "basp", "micro_batch_sequences": 2})",
+                                    R"({"name": "flashcp", "label": "fa2", "attention_library": "flash-attention-2"})");
+  const StudyResult result = *run_study(study_of(text), {});
+  const CaseResult& of = result.cases[0];
+  const EntryResult& plain = entry_of(of, "flashcp");
+  const EntryResult& other = entry_of(of, "fa2");
+  EXPECT_GT(other.summary->step, plain.summary->step);
+  EXPECT_EQ(plain.own_baseline, "allgather-cp");
+  EXPECT_EQ(other.own_baseline, "allgather-cp (baseline of fa2)");
+  EXPECT_GT(entry_of(of, other.own_baseline).summary->step, entry_of(of, "allgather-cp").summary->step);
+  EXPECT_NE(other.note.find("attention: flash-attention-2"), std::string::npos) << other.note;
+  EXPECT_EQ(plain.note.find("attention:"), std::string::npos) << plain.note;
+  const StudyResult before = *run_study(study_of(kStudy), {});
+  EXPECT_EQ(entry_of(before.cases[0], "flashcp").summary->step, plain.summary->step);
+}
+
 TEST(Study, OneLabelBringsTheBaselineAlong) {
   const Study study = study_of(kStudy);
   RunOptions options;
