@@ -24,11 +24,15 @@ struct GenerationName {
   GpuGeneration generation;
   const char* name;
   double matrix_flops_per_clock;  // dense bf16, of one multiprocessor (white papers of the architectures)
+  // Clock of kernels that the power limit does not hold over the clock of the data sheet's peak: our H200 runs them at
+  // 1,980 MHz (validate/data/h200/torch_clocks.csv), its peak is of 1,830; an A100's is of its highest clock;
+  // Blackwell: not known.
+  double highest_over_peak_clock;
 };
 constexpr GenerationName kGenerations[] = {
-    {GpuGeneration::kAmpere, "ampere", 2048},
-    {GpuGeneration::kHopper, "hopper", 4096},
-    {GpuGeneration::kBlackwell, "blackwell", 8192},
+    {GpuGeneration::kAmpere, "ampere", 2048, 1},
+    {GpuGeneration::kHopper, "hopper", 4096, 1980.0 / 1830},
+    {GpuGeneration::kBlackwell, "blackwell", 8192, 1},
 };
 
 std::vector<std::string> generation_names() {
@@ -62,6 +66,7 @@ AttentionLibraryPass read_pass(JsonReader& parent, const char* key, bool forward
   pass.seconds_per_idle_block = reader.number("seconds_per_idle_block", 0, kLargestConstant).value_or(0);
   pass.seconds_per_masked_pair = reader.number("seconds_per_masked_pair", 1e-15, kLargestConstant).value_or(0);
   if (forward) pass.packs_heads = reader.boolean("packs_heads").value_or(false);
+  pass.clock = reader.number("clock_hz", 1e8, 1e10).value_or(0);
   pass.starts_with_main_kernel = reader.boolean("starts_with_main_kernel").value_or(false);
   if (pass.packs_heads && (pass.block_rows == kAttentionBlock || pass.seconds_per_idle_block > 0)) {
     reader.add_error("packs_heads", "is true beside smaller blocks or idle ones, which packed tiles do not count",
@@ -92,6 +97,22 @@ void read_measured(JsonReader& parent, AttentionLibrary& library) {
       static_cast<int>(reader.required_integer("multiprocessors", 1, 100'000).value_or(1));
   library.measured_memory_bytes_per_second = reader.required_number("memory_bytes_per_second", 1e9, 1e15).value_or(1e9);
   reader.finish();
+}
+
+// Generations whose pairs take as many clocks as the measured one's.
+void read_same_clocks(JsonReader& reader, AttentionLibrary& library) {
+  const Json* list = reader.find("same_clocks");
+  if (list == nullptr) return;
+  for (const GenerationName& one : kGenerations) {
+    const bool named = list->is_array() && std::find(list->begin(), list->end(), one.name) != list->end();
+    if (named) library.same_clocks.insert(one.generation);
+  }
+  const bool each = list->is_array() && library.same_clocks.size() == list->size();
+  const bool with_clocks = library.forward.clock > 0 && library.backward.clock > 0;
+  if (!each)
+    reader.add_error("same_clocks", "is no list of generations",
+                     fmt::format("some of {}", fmt::join(generation_names(), ", ")));
+  if (each && !with_clocks) reader.add_error("same_clocks", "needs the clock of each pass", "\"clock_hz\" in both");
 }
 
 void read_shares(JsonReader& parent, AttentionLibrary& library) {
@@ -156,6 +177,7 @@ Expected<std::shared_ptr<const AttentionLibrary>> read_library(const Json& json,
   read_shares(reader, *library);
   library->forward = read_pass(reader, "forward", true);
   library->backward = read_pass(reader, "backward", false);
+  read_same_clocks(reader, *library);
   reader.finish();
   if (!errors.empty()) return tl::unexpected(std::move(errors));
   return std::shared_ptr<const AttentionLibrary>(std::move(library));
@@ -188,7 +210,8 @@ Expected<std::shared_ptr<const AttentionLibrary>> read_attention_library(const s
 double multiprocessor_clocks(const DeviceSpec& device) {
   const auto* at = std::find_if(std::begin(kGenerations), std::end(kGenerations),
                                 [&](const GenerationName& one) { return one.generation == device.generation; });
-  return at == std::end(kGenerations) ? 0 : device.bf16_dense.value / at->matrix_flops_per_clock;
+  if (at == std::end(kGenerations)) return 0;
+  return device.bf16_dense.value / at->matrix_flops_per_clock * at->highest_over_peak_clock;
 }
 
 std::vector<std::string> library_generations(const AttentionLibrary& library) {
@@ -210,14 +233,16 @@ double library_attention_seconds(const AttentionLibrary& library, const DeviceSp
   const double measured_peak = library.measured_peak_flops_per_second;
   const int measured_sms = library.measured_multiprocessors;
   const double peak = device.bf16_dense.value;
-  const double slower_clock = clock_of(library.measured_generation, measured_peak, measured_sms) /
-                              clock_of(device.generation, peak, device.multiprocessors);
+  const bool same_clocks = library.same_clocks.count(device.generation) > 0;
+  const double measured_clock =
+      same_clocks ? pass.clock : clock_of(library.measured_generation, measured_peak, measured_sms);
+  const double slower_clock = measured_clock / clock_of(device.generation, peak, device.multiprocessors);
   const double slower_memory = library.measured_memory_bytes_per_second / device.memory_bandwidth.value;
   const double matrix = matrix_seconds(library, library.measured_generation, measured_peak, measured_sms, forward);
   const bool has_mask = work.pairs < work.all_pairs;
   const double measured_pair =
       has_mask && pass.seconds_per_masked_pair > 0 ? pass.seconds_per_masked_pair : pass.seconds_per_pair;
-  const double share = std::min(1.0, measured_pair / matrix);
+  const double share = same_clocks ? 0 : std::min(1.0, measured_pair / matrix);
   const double pair = share * matrix_seconds(library, device.generation, peak, device.multiprocessors, forward) +
                       (measured_pair - share * matrix) * slower_clock;
 

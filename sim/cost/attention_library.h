@@ -16,7 +16,8 @@
 // the library's instructions reach (`matrix_share` of the peak) scales with that rate, the rest (softmax, loads) and
 // the tiles' own time with the clock of the multiprocessors, rows with the memory's bandwidth. FlashAttention-2 issues
 // mma.sync: all of an A100's rate, about 63 % of Hopper's (arXiv 2402.13499). A generation without a share cannot run
-// the library.
+// the library. Where the library's instructions bind it and not the matrix units (`same_clocks`), a pair takes as many
+// clocks as it did at the clock that was measured, whatever the peaks.
 //
 // Files: topologies/devices/attention/NAME.json, schema topologies/attention-library.schema.json, which name the data
 // of every constant. Units: seconds. Residuals are measured / predicted - 1 over all rows that were fitted.
@@ -25,6 +26,7 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -49,6 +51,7 @@ struct AttentionLibraryPass {
   double seconds_per_masked_pair = 0;        // of calls that have a mask; 0: seconds_per_pair
   bool packs_heads = false;                  // forward: heads of a key head share tiles (PackedTiles)
   bool starts_with_main_kernel = false;      // no short kernel before it
+  double clock = 0;                          // of the multiprocessors while it was measured, 1 / s; 0: not known
 };
 
 struct AttentionLibrary {
@@ -59,6 +62,7 @@ struct AttentionLibrary {
   int measured_multiprocessors = 0;
   double measured_memory_bytes_per_second = 1;
   std::map<GpuGeneration, double> matrix_share;  // in (0, 1], the measured generation's among them
+  std::set<GpuGeneration> same_clocks;           // a pair takes as many clocks there as measured
   AttentionLibraryPass forward, backward;
 
   const AttentionLibraryPass& pass(bool is_forward) const { return is_forward ? forward : backward; }
@@ -76,8 +80,8 @@ Expected<std::shared_ptr<const AttentionLibrary>> read_attention_library(const s
 Expected<std::shared_ptr<const AttentionLibrary>> parse_attention_library(const std::string& text,
                                                                           const std::string& file);
 
-// Multiprocessors x the clock at which they reach the data sheet's peak, 1 / s; 0 for a generation whose matrix units
-// are not known here.
+// Multiprocessors x the clock of kernels that the power limit does not hold, 1 / s; 0 for a generation whose matrix
+// units are not known here.
 double multiprocessor_clocks(const DeviceSpec& device);
 
 // Generations that the library runs on, as device files call them.

@@ -74,6 +74,8 @@ enum class HostStall : std::uint8_t {
   kReadValues,      // a few numbers read back from the device
   kHalfMasks,       // ring-flash-attention's two masks of halves, made from bounds of documents on the device
   kHalfLogarithms,  // its log-sum-exps of halves, document by document
+  kMaskedIndex,     // rows listed from a mask on the host and sent, beside what the op itself waits for
+  kMaskedIndices,   // twice
 };
 const char* to_string(HostStall stall);
 

@@ -94,6 +94,10 @@ const char* to_string(HostStall stall) {
       return "half_masks";
     case HostStall::kHalfLogarithms:
       return "half_logarithms";
+    case HostStall::kMaskedIndex:
+      return "masked_index";
+    case HostStall::kMaskedIndices:
+      return "masked_indices";
   }
   return "";
 }

@@ -28,8 +28,9 @@
 // and after each addition. An index copy is written beside, its reader reads in place: the bytes and launches are the
 // same. Its update of outputs is one fused kernel, as its TorchScript makes it. Masks of halves are made in every
 // forward pass on the host from bounds that lie on the device, log-sum-exps of halves are copied document by document
-// in the backward pass: stalls that grow with the documents. A single document is halved by slices: its halves are read
-// in place, without masks.
+// in the backward pass: stalls that grow with the documents; each tensor that a mask indexes makes the host wait, keys
+// and values, outputs and log-sum-exps apart. A single document is halved by slices: its halves are read in place,
+// without masks.
 //
 // kPadded is Transformer Engine's ring as MagiAttention's benchmark runs it around FlashAttention-3 (github SandAI-org/
 // MagiAttention @2c64135, exps/dist_attn/baselines/ring_attn.py, utils_cp.py), op by op. Each step: halves of queries
@@ -125,6 +126,7 @@ class RingScheme : public AttentionScheme {
                    std::int64_t width, RowListSlot rows) const;
   void put_halves(SegmentWriter& writer, const char* label, const TensorRef& from, TensorKindId copy,
                   std::int64_t width, RowListSlot rows) const;
+  void masked_indices(SegmentWriter& writer, HostStall stall) const;
   void copy_half_keys(SegmentWriter& writer, int step, std::uint8_t instance) const;
   void attend_framework(SegmentWriter& writer, int step, const ForwardMode& mode) const;
   void forward_framework(SegmentWriter& writer, const ForwardMode& mode) const;

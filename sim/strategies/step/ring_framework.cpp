@@ -46,9 +46,15 @@ void RingScheme::put_halves(SegmentWriter& w, const char* label, const TensorRef
   if (masks_) w.eager(EagerKernel::kExpandedRows);
 }
 
+// Masks index each tensor apart, where an op here copies two side by side or none that is small: the host's part.
+void RingScheme::masked_indices(SegmentWriter& w, HostStall stall) const {
+  if (masks_) w.stalls(stall);
+}
+
 void RingScheme::copy_half_keys(SegmentWriter& w, int step, std::uint8_t instance) const {
   if (step == 0 || !masks_) return;
   take_halves(w, "kv_half", block(step, instance), key_copy_, 2 * model_.kv_width(), at(step).half_keys);
+  masked_indices(w, HostStall::kMaskedIndex);  // keys, and values
   w.waits(arrived(step));
 }
 
@@ -74,12 +80,14 @@ void RingScheme::attend_framework(SegmentWriter& w, int step, const ForwardMode&
     return;
   }
   take_halves(w, "output_half", sum, output_copy_, width, at(step).half_queries);
+  masked_indices(w, HostStall::kMaskedIndex);  // of the log-sum-exps
   w.merge("attention_merge", columns_of(part, Access::kRead, 0, width, rows),
           columns_of(lse, Access::kRead, 0, model_.q_heads, rows), columns_of(sum, Access::kAccumulate, 0, width, rows),
           columns_of(layer_tensor(lse_, i), Access::kAccumulate, 0, model_.q_heads, rows))
       .eager(EagerKernel::kMergedPartials)
       .releases({part, lse});
   put_halves(w, "output_scatter", sum, output_copy_, width, at(step).half_queries);
+  masked_indices(w, HostStall::kMaskedIndices);  // of the output and of them
 }
 
 void RingScheme::forward_framework(SegmentWriter& w, const ForwardMode& mode) const {
@@ -133,6 +141,7 @@ void RingScheme::attend_backward_framework(SegmentWriter& w, int step, const For
       .eager(EagerKernel::kAddedInFp32)
       .releases({part});
   put_halves(w, "dq_scatter", sum, output_copy_, width, at(step).half_queries);
+  masked_indices(w, HostStall::kMaskedIndex);
 }
 
 // Adds the gradient of this step's block to the fp32 sum that came with the hop before.
@@ -149,6 +158,7 @@ void RingScheme::add_gradients_framework(SegmentWriter& w, int step) const {
     return;
   }
   take_halves(w, "kv_grad_half", sum, gradient_copy_, width, at(step).half_keys);
+  masked_indices(w, HostStall::kMaskedIndex);  // of keys, and of values
   w.waits(sum_arrived_);
   w.elementwise("kv_grad_add", Function::kAccumulate,
                 {columns_of(block_grad, Access::kRead, 0, width, at(step).key_rows),
@@ -157,6 +167,7 @@ void RingScheme::add_gradients_framework(SegmentWriter& w, int step) const {
       .waits(sum_arrived_)
       .releases({block_grad});
   put_halves(w, "kv_grad_scatter", sum, gradient_copy_, width, at(step).half_keys);
+  masked_indices(w, HostStall::kMaskedIndices);
   w.records(summed_);
 }
 

@@ -78,11 +78,11 @@ TEST(PublishedContextParallel, EveryRowWithAStudyIsReproduced) {
 TEST(PublishedContextParallel, ErrorsDoNotGrow) {
   EXPECT_LT(summary("flashcp-fig6-pile").median, 3.5);
   EXPECT_LT(summary("flashcp-fig5-pile").median, 10);
-  EXPECT_LT(summary("flashcp-fig5-pile").p90, 25);
-  EXPECT_LT(summary("ring-flash-attention-a100").median, 6);
+  EXPECT_LT(summary("flashcp-fig5-pile").p90, 22);
+  EXPECT_LT(summary("ring-flash-attention-a100").median, 2.5);
   EXPECT_LT(summary("magiattention-h100").median, 5);
-  EXPECT_LT(summary("usp-a100").median, 9.5);
-  EXPECT_LT(summary("flashcp-fig5-wlb").median, 7.5);
+  EXPECT_LT(summary("usp-a100").median, 8);
+  EXPECT_LT(summary("flashcp-fig5-wlb").median, 7.8);
   EXPECT_LT(summary("wlb-llm-layer").median, 9.1);
   EXPECT_LT(summary("flashcp-fig6-wlb").median, 26);
   EXPECT_LT(summary("flashcp-fig7").median, 6);
@@ -92,7 +92,7 @@ TEST(PublishedContextParallel, WhatHoldsIsKept) {
   EXPECT_GE(gate("flashcp-fig6-pile", "every part").value, 15);
   EXPECT_GE(gate("flashcp-fig6-pile", "every total").value, 3);
   EXPECT_GE(gate("flashcp-fig5-pile", "same winner").value, 8);
-  EXPECT_GE(gate("ring-flash-attention-a100", "every number").value, 7);
+  EXPECT_GE(gate("ring-flash-attention-a100", "every number").value, 8);
   EXPECT_LT(gate("magiattention-h100", "median").value, 12);
   EXPECT_GE(gate("magiattention-h100", "order").value, 108);
 }
@@ -102,7 +102,7 @@ TEST(PublishedContextParallel, TwoRowsAreKept) {
   const double full = predicted("full-8", "te-allgather", PublishedQuantity::kTflopsForward);
   const double ring = predicted("a100-batch", "zigzag-cp", PublishedQuantity::kPerSecondForward);
   EXPECT_NEAR(full, 598.0, 0.02 * full);
-  EXPECT_NEAR(ring, 37.7, 0.02 * ring);
+  EXPECT_NEAR(ring, 39.8, 0.02 * ring);
 }
 
 }  // namespace

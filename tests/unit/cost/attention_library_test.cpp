@@ -161,6 +161,21 @@ TEST(AttentionLibrary, OtherGenerationScalesItsTwoParts) {
                4e-6 + pair * 1024 * 2048 * 100 / 50 + 1e-6 * 0.625 * 8 * 100 / 50);
 }
 
+// The same device with as many clocks as measured, at 3 GHz: its own are 8e12 / 2048 = 3.90625 GHz.
+TEST(AttentionLibrary, OrTakesAsManyClocks) {
+  DeviceSpec device = sample_device("older");
+  device.generation = GpuGeneration::kAmpere;
+  device.bf16_dense = FlopsPerSecond{400e12};
+  device.multiprocessors = 50;
+  AttentionLibrary library = sample_library();
+  library.same_clocks = {GpuGeneration::kAmpere};
+  library.forward.clock = 3e9;
+  const AttentionWork work = work_of({{1024, 2048, 1024 * 2048}});
+  const double slower = 3e9 / 3.90625e9;
+  expect_close(library_attention_seconds(library, device, true, work, 100, 100, 128),
+               4e-6 + slower * (200e-12 * 1024 * 2048 * 100 / 50 + 1e-6 * 8 * 100 / 50));
+}
+
 // One row of queries and 65536 keys of one head: the bytes rule, 2 passes of 2 bytes of 128 columns at 4 TB/s.
 TEST(AttentionLibrary, NoCallIsFasterThanItsOperands) {
   AttentionLibrary library = sample_library();
@@ -259,6 +274,7 @@ TEST(AttentionLibrary, EveryFaultOfAFileIsTold) {
   json["forward"]["seconds_per_pair"] = 0;
   json["forward"]["seconds_per_masked_pair"] = -1;
   json["forward"]["packs_heads"] = 1;
+  json["same_clocks"] = {"ampere", "hoper"};
   json["forward"]["starts_with_main_kernel"] = "yes";
   json["backward"]["packs_heads"] = true;
   json["backward"].erase("residuals");
@@ -275,7 +291,15 @@ TEST(AttentionLibrary, EveryFaultOfAFileIsTold) {
                                  HasSubstr("/forward/packs_heads: is 1; expected true or false"),
                                  HasSubstr("/forward/starts_with_main_kernel: is \"yes\"; expected true or false"),
                                  HasSubstr("/backward/residuals: is missing; expected an object of residuals"),
-                                 HasSubstr("/backward/packs_heads: unknown key")));
+                                 HasSubstr("/backward/packs_heads: unknown key"),
+                                 HasSubstr("/same_clocks: is no list of generations; expected some of ampere, hopper, "
+                                           "blackwell")));
+  nlohmann::json no_clock = shipped("flash-attention-2");
+  no_clock["backward"].erase("clock_hz");
+  const auto without = parse_attention_library(no_clock.dump(), "l.json");
+  ASSERT_FALSE(without);
+  EXPECT_THAT(without.error().front().to_string(),
+              HasSubstr("/same_clocks: needs the clock of each pass; expected \"clock_hz\" in both"));
   EXPECT_FALSE(valid(json));
 
   for (const auto& [key, value] : {std::pair{"block_rows", nlohmann::json(64)}, {"seconds_per_idle_block", 1e-7}}) {

@@ -160,7 +160,7 @@ TEST(StudyErrors, AttentionLibrary) {
                           "topology; expected GPUs of a generation among hopper"));
   EXPECT_THAT(faults(with(with(example(), "/topology", "dgx-a100-hdr"), "/attention_library", "flash-attention-2")),
               ElementsAre());
-  const Json row = {{"name", "ulysses"}, {"attention_library", "flash-attention-3"}};
+  const Json row = {{"name", "allgather-cp"}, {"attention_library", "flash-attention-3"}};
   EXPECT_THAT(faults(with(with(example(), "/topology", "dgx-a100-hdr"), "/strategies/0", row)),
               ElementsAre("study.json: /strategies/0/attention_library: \"flash-attention-3\" has no constants for the "
                           "GPUs of the topology; expected GPUs of a generation among hopper"));
