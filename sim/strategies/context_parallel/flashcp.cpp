@@ -173,10 +173,9 @@ double imbalance(const Problem& problem, const PerDocSet& set, const WholeDocPla
   return static_cast<double>(whole.pairs_max()) * static_cast<double>(problem.ranks) / static_cast<double>(pairs);
 }
 
-CpPlan to_plan(const Problem& problem, const PerDocSet& set, const WholeDocPlan& whole,
+CpPlan to_plan(const Problem& problem, const PerDocSet& set, WholeDocPlan whole,
                const std::vector<std::int64_t>& padding) {
-  std::vector<std::vector<Shard>> held(static_cast<std::size_t>(problem.ranks));
-  for (std::size_t rank = 0; rank < held.size(); ++rank) held[rank] = whole.ranks()[rank].shards;
+  std::vector<std::vector<Shard>> held = std::move(whole).shards();
   CpPlan plan;
   for (std::size_t i = 0; i < set.places.size(); ++i) {
     const PlannedDocument& document = problem.longest_first[i];
@@ -189,6 +188,7 @@ CpPlan to_plan(const Problem& problem, const PerDocSet& set, const WholeDocPlan&
     std::sort(held[rank].begin(), held[rank].end(), [&](const Shard& a, const Shard& b) {
       return a.document != b.document ? a.document < b.document : a.prefix < b.prefix;
     });
+    plan.ranks[rank].reserve(held[rank].size() + 1);
     for (Shard& shard : held[rank]) {
       shard.document = problem.ids[static_cast<std::size_t>(shard.document)];
       append_shard(plan.ranks[rank], shard);
@@ -205,30 +205,38 @@ std::optional<CpPlan> try_build(const Problem& problem, std::int64_t per_doc) {
   return to_plan(problem, set, make_whole(problem, set, padding), padding);
 }
 
-CpPlan build(const Problem& problem, std::int64_t per_doc) {
-  std::optional<CpPlan> plan = try_build(problem, per_doc);
+// The plan, or where no cut inside a node leaves room for it, one that cuts over all ranks.
+CpPlan or_anywhere(std::optional<CpPlan> plan, const Problem& problem, std::int64_t per_doc) {
   if (plan) return std::move(*plan);
-  Problem anywhere = problem;  // no cut inside a node leaves room for it
+  Problem anywhere = problem;
   anywhere.options.ranks_per_node = 0;
   return *try_build(anywhere, per_doc);
 }
 
+// What Algorithm 1 stops at; `plan` is none where no cut inside a node leaves room for the count.
+struct AlgorithmOne {
+  std::int64_t count = 0;
+  std::optional<CpPlan> plan;
+};
+
 // Algorithm 1: the first Per-Doc count whose imbalance is within the limit; if none is, the count of least imbalance.
-std::int64_t search(const Problem& problem) {
+AlgorithmOne search(const Problem& problem) {
   const auto documents = static_cast<std::int64_t>(problem.longest_first.size());
   PerDocSet set;
   std::int64_t best = 0;
   double best_imbalance = 0;
   for (std::int64_t count = 0;;) {
     if (grow(set, problem, count)) {
-      const double current = imbalance(problem, set, make_whole(problem, set, padding_rows(problem, set)));
-      if (current <= problem.options.imbalance_limit) return count;
+      const std::vector<std::int64_t> padding = padding_rows(problem, set);
+      WholeDocPlan whole = make_whole(problem, set, padding);
+      const double current = imbalance(problem, set, whole);
+      if (current <= problem.options.imbalance_limit) return {count, to_plan(problem, set, std::move(whole), padding)};
       if (count == 0 || current < best_imbalance) {
         best = count;
         best_imbalance = current;
       }
     }
-    if (count == documents) return best;
+    if (count == documents) return {best, try_build(problem, best)};
     count = std::min(documents, count + (count < kSingleSteps ? 1 : count / kStepDivisor));
   }
 }
@@ -245,7 +253,8 @@ tl::expected<CpPlan, std::string> plan_flashcp(std::span<const PlannedDocument> 
                                                const FlashCpOptions& options) {
   if (auto reason = refusal(documents, ranks, options)) return tl::unexpected(*reason);
   const Problem problem = make_problem(documents, ranks, options);
-  return build(problem, search(problem));
+  AlgorithmOne found = search(problem);
+  return or_anywhere(std::move(found.plan), problem, found.count);
 }
 
 tl::expected<CpPlan, std::string> plan_flashcp_with(std::span<const PlannedDocument> documents, std::int64_t ranks,
@@ -253,7 +262,8 @@ tl::expected<CpPlan, std::string> plan_flashcp_with(std::span<const PlannedDocum
   if (auto reason = refusal(documents, ranks, options)) return tl::unexpected(*reason);
   LH_ASSERT(per_doc >= 0 && per_doc <= static_cast<std::int64_t>(documents.size()), "{} Per-Doc documents of {}",
             per_doc, documents.size());
-  return build(make_problem(documents, ranks, options), per_doc);
+  const Problem problem = make_problem(documents, ranks, options);
+  return or_anywhere(try_build(problem, per_doc), problem, per_doc);
 }
 
 namespace {
@@ -263,18 +273,19 @@ bool is_large(const Problem& problem) {
   return static_cast<std::int64_t>(problem.longest_first.size()) * problem.ranks > kLargeProblem;
 }
 
-// Per-Doc counts that are tried: Algorithm 1's first, then 0, 1, 2, 3, 4, 6, 8, 12, ... and all; for large problems 0,
-// 1, 4, 16, ... None that cuts documents into more than kMostPerDocShards, but for Algorithm 1's.
-std::vector<std::int64_t> candidate_counts(const Problem& problem) {
+// Per-Doc counts that are tried: `first`, Algorithm 1's, then 0, 1, 2, 3, 4, 6, 8, 12, ... and all; for large problems
+// 0, 1, 4, 16, ... None that cuts documents into more than kMostPerDocShards, but for Algorithm 1's.
+std::vector<std::int64_t> candidate_counts(const Problem& problem, std::int64_t first) {
   const auto all = static_cast<std::int64_t>(problem.longest_first.size());
   const bool large = is_large(problem);
-  std::vector<std::int64_t> counts = {search(problem)};
+  const std::int64_t most_shards = large ? std::min(all, kMostPerDocShards) : kMostPerDocShards;
+  std::vector<std::int64_t> counts = {first};
   const auto offer = [&](std::int64_t count) {
-    if (count > all || 2 * count * problem.ranks > kMostPerDocShards) return;
+    if (count > all || 2 * count * problem.ranks > most_shards) return;
     if (std::find(counts.begin(), counts.end(), count) == counts.end()) counts.push_back(count);
   };
   offer(0);
-  for (std::int64_t power = 1; power <= all; power *= large ? 4 : 2) {
+  for (std::int64_t power = 1; power <= all; power *= large ? 8 : 2) {
     offer(power);
     if (power > 1 && !large) offer(power + power / 2);
   }
@@ -303,9 +314,11 @@ tl::expected<std::vector<CpPlan>, std::string> flashcp_candidates(std::span<cons
                                                                   std::int64_t ranks, const FlashCpOptions& options) {
   if (auto reason = refusal(documents, ranks, options)) return tl::unexpected(*reason);
   const Problem problem = make_problem(documents, ranks, options);
+  AlgorithmOne one = search(problem);
   std::vector<CpPlan> plans;
-  for (const std::int64_t count : candidate_counts(problem)) {
-    if (std::optional<CpPlan> plan = try_build(problem, count)) plans.push_back(std::move(*plan));
+  for (const std::int64_t count : candidate_counts(problem, one.count)) {
+    std::optional<CpPlan> plan = count == one.count ? std::move(one.plan) : try_build(problem, count);
+    if (plan) plans.push_back(std::move(*plan));
   }
   return plans;
 }
@@ -338,8 +351,9 @@ struct Candidates {
 
 // Per-Doc counts of a rule. Exchanges balance sets that are a few documents short of what equalising alone needs, and
 // the naive rule's set may save more than any other.
-std::vector<std::int64_t> rule_counts(const Problem& problem, std::span<const std::int64_t> beside) {
-  std::vector<std::int64_t> counts = candidate_counts(problem);
+std::vector<std::int64_t> rule_counts(const Problem& problem, std::int64_t first,
+                                      std::span<const std::int64_t> beside) {
+  std::vector<std::int64_t> counts = candidate_counts(problem, first);
   for (const std::int64_t count : beside) {
     if (count >= 0 && std::find(counts.begin(), counts.end(), count) == counts.end()) counts.push_back(count);
   }
@@ -350,30 +364,31 @@ Candidates candidates_by_rules(std::span<const PlannedDocument> documents, std::
                                const FlashCpOptions& options, const FlashCpSearch& search_options) {
   Candidates found;
   std::vector<std::int64_t> beside;
-  FlashCpOptions of_rule = options;
-  of_rule.cut_rule = FlashCutRule::kNaive;
-  const Problem naive = make_problem(documents, ranks, of_rule);
+  Problem problem = make_problem(documents, ranks, options);
   std::optional<CpPlan> naive_plan;
-  if (search_options.save_as_naive && search_options.limit_binds && !is_large(naive)) {
-    beside.push_back(search(naive));
-    naive_plan = build(naive, beside.front());
+  if (search_options.save_as_naive && search_options.limit_binds && !is_large(problem)) {
+    problem.options.cut_rule = FlashCutRule::kNaive;
+    AlgorithmOne naive = search(problem);
+    beside.push_back(naive.count);
+    naive_plan = or_anywhere(std::move(naive.plan), problem, naive.count);
     found.most_sent = cp_loads(*naive_plan).nonlast_max;
   }
   std::vector<std::int64_t> balanced;  // counts at which equalising alone meets the limit: there is nothing to swap
   for (std::size_t i = 0; i < search_options.rules.size(); ++i) {
-    of_rule.cut_rule = search_options.rules[i];
-    const Problem problem = make_problem(documents, ranks, of_rule);
-    const bool swaps = of_rule.cut_rule == FlashCutRule::kEqualiseSwap;
-    std::vector<std::int64_t> counts = rule_counts(problem, beside);
+    const FlashCutRule rule = search_options.rules[i];
+    problem.options.cut_rule = rule;
+    AlgorithmOne one = search(problem);
+    std::vector<std::int64_t> counts = rule_counts(problem, one.count, beside);
     if (i > 0 && is_large(problem)) counts.resize(1);
     for (std::size_t c = 0; c < counts.size(); ++c) {
-      if (swaps && std::find(balanced.begin(), balanced.end(), counts[c]) != balanced.end()) continue;
-      std::optional<CpPlan> plan = try_build(problem, counts[c]);
+      const bool known = std::find(balanced.begin(), balanced.end(), counts[c]) != balanced.end();
+      if (rule == FlashCutRule::kEqualiseSwap && known) continue;
+      std::optional<CpPlan> plan = c == 0 ? std::move(one.plan) : try_build(problem, counts[c]);
       if (!plan) continue;
       if (c == 0) found.algorithm_one.push_back(found.plans.size());
       found.add(std::move(*plan));
       const bool met = options.count_per_doc_pairs && found.imbalances.back() <= options.imbalance_limit;
-      if (of_rule.cut_rule == FlashCutRule::kEqualise && met) balanced.push_back(counts[c]);
+      if (rule == FlashCutRule::kEqualise && met) balanced.push_back(counts[c]);
     }
     if (i == 0 && !is_large(problem)) {
       for (std::int64_t fewer = 1; fewer <= kFewerToSwap; ++fewer) beside.push_back(counts.front() - fewer);

@@ -71,6 +71,8 @@ void WholeDocPlan::place_whole(std::span<const PlannedDocument> documents) {
     }
     least_node.emplace(pairs, node);
   }
+  // Some ranks take more than the mean, and cuts leave a few shards more.
+  for (WholeRank& rank : ranks_) rank.shards.reserve(rank.shards.size() + documents.size() / ranks_.size() * 2 + 8);
   for (const PlannedDocument& document : documents) {
     const auto [node_pairs, node] = least_node.top();
     least_node.pop();
@@ -287,6 +289,13 @@ bool WholeDocPlan::swap_once() {
   const auto index = static_cast<std::size_t>(holder - high.shards.begin());
   apply(high, low, {index, holder->tokens - best.tokens, best.tokens});
   return true;
+}
+
+std::vector<std::vector<Shard>> WholeDocPlan::shards() && {
+  std::vector<std::vector<Shard>> shards;
+  shards.reserve(ranks_.size());
+  for (WholeRank& rank : ranks_) shards.push_back(std::move(rank.shards));
+  return shards;
 }
 
 std::int64_t WholeDocPlan::pairs_max() const {

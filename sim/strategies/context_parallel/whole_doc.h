@@ -41,7 +41,8 @@ class WholeDocPlan {
   void swap_to(double limit);
 
   std::int64_t pairs_max() const;
-  const std::vector<WholeRank>& ranks() const { return ranks_; }
+  // What each rank holds; the plan has none of it then.
+  std::vector<std::vector<Shard>> shards() &&;
 
  private:
   struct Move {
