@@ -3,14 +3,27 @@
 
 usage: header_programs.py SOURCE_ROOT OUTPUT_DIR FOLDER... [-FOLDER...]
 
-A folder after a minus is left out, though it lies in one that is not.
+A folder after a minus is left out, though it lies in one that is not. So is a header whose own .cpp is built and
+includes it before anything else: that proves the same.
 
 Prints the names of the programs, one a line, sorted. A program is rewritten only when its text changes, so that
 configuring again compiles nothing again.
 """
 
 import pathlib
+import re
 import sys
+
+
+def proven(root, header):
+    """Whether the header's own .cpp is built and the header the first thing that it includes."""
+    source = root / pathlib.Path(header).with_suffix(".cpp")
+    if not source.exists():
+        return False
+    first = re.search(r'^#include\s+["<](.*)[">]', source.read_text(), re.M)
+    lists = [folder / "meson.build" for folder in source.parents if folder == root or root in folder.parents]
+    built = any(f"{source.name}'" in file.read_text() for file in lists if file.exists())
+    return built and first is not None and first.group(1) == header
 
 
 def main(source_root, output_dir, *folders):
@@ -19,7 +32,7 @@ def main(source_root, output_dir, *folders):
     wanted = [folder for folder in folders if not folder.startswith("-")]
     unwanted = tuple(f"{folder[1:]}/" for folder in folders if folder.startswith("-"))
     found = sorted(path.relative_to(root).as_posix() for folder in wanted for path in (root / folder).rglob("*.h"))
-    headers = [header for header in found if not header.startswith(unwanted)]
+    headers = [header for header in found if not header.startswith(unwanted) and not proven(root, header)]
     programs = {header.replace("/", "__").removesuffix(".h") + ".cpp": header for header in headers}
     for stale in set(path.name for path in output.glob("*.cpp")) - programs.keys():
         (output / stale).unlink()
