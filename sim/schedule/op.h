@@ -58,6 +58,7 @@ enum class EagerKernel : std::uint8_t {
   kNone,
   kIndexedRows,   // rows taken by a mask that lies on the host
   kExpandedRows,  // rows put by an index: index_put, scatter_
+  kPermutedRows,  // rows and heads in another order made contiguous
   kJoinedSlices,  // a cat: the host makes each slice before the kernel; slices are the spans of the op's row lists
   kAddedSlice,    // x[a:b] += y
   kZeros,

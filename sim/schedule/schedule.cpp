@@ -66,6 +66,8 @@ const char* to_string(EagerKernel kernel) {
       return "indexed_rows";
     case EagerKernel::kExpandedRows:
       return "expanded_rows";
+    case EagerKernel::kPermutedRows:
+      return "permuted_rows";
     case EagerKernel::kJoinedSlices:
       return "joined_slices";
     case EagerKernel::kAddedSlice:

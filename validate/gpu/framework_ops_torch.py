@@ -8,6 +8,8 @@ Groups:
   add     `x[a:b] += y[a:b]`, slice by slice (bf16)
   copy    clone, a transposed tensor made contiguous, casts, zeros, sums, empty
   index   half the rows of a tensor: by a mask on the host, a mask or a list of indices on the device; read and written
+  permute rows, heads and ranks of a tensor in another order made contiguous, as around Ulysses' exchanges; log-sum-exps
+          of padded rows; weight and bias gradients of the projections
   gather  torch.gather and scatter_ of rows by one index a row, expanded over heads and columns
   merge   a partial output joined with the sum so far (fp32): one TorchScript function, or op by op
   host    what the host does with documents' boundaries that lie on the device: single values read, a mask of halves
@@ -248,6 +250,42 @@ def expanded_rows(table):
     table.row("gather", "lse", "64x8192", 1, 64 * 8192 * 8, lse_gather)
 
 
+def normal(*shape, dtype=torch.bfloat16):
+    return torch.randn(*shape, device=DEVICE, dtype=dtype)
+
+
+def permuted(table):
+    for rows, heads in ((8192, 8), (8192, 16), (8192, 32), (8192, 64), (65536, 8)):
+        table.row("permute", "heads_first", f"{rows}x{heads}", 1, 4 * rows * heads * HEAD_DIM,
+                  lambda rows=rows, heads=heads: (lambda x: lambda: x.transpose(0, 1).contiguous())(
+                      normal(rows, heads, HEAD_DIM)))
+    for ranks, heads in ((8, 1), (8, 8), (16, 4), (32, 2), (64, 1)):
+        size = 4 * ranks * heads * 8192 * HEAD_DIM
+        table.row("permute", "heads_behind_rows", f"{ranks}x{heads}x8192", 1, size,
+                  lambda ranks=ranks, heads=heads: (
+                      lambda x: lambda: x.permute(0, 2, 1, 3).reshape(-1, heads, HEAD_DIM).contiguous())(
+                          normal(ranks, heads, 8192, HEAD_DIM)))
+        table.row("permute", "ranks_joined", f"{ranks}x8192x{heads}", 1, size,
+                  lambda ranks=ranks, heads=heads: (
+                      lambda x: lambda: x.permute(1, 0, 2, 3).reshape(8192, -1, HEAD_DIM).contiguous())(
+                          normal(ranks, 8192, heads, HEAD_DIM)))
+    for heads, rows in ((64, 4096), (8, 65536)):
+        index = torch.arange(rows, device=DEVICE)[None, :].expand(heads, -1)
+        lse = normal(heads, rows, dtype=torch.float32)
+        table.row("permute", "lse_full_and_scatter", f"{heads}x{rows}", 1, 16 * heads * rows,
+                  lambda lse=lse, index=index: lambda: torch.full_like(lse, float("-inf")).scatter_(-1, index, lse))
+        table.row("permute", "lse_transposed", f"{heads}x{rows}", 1, 8 * heads * rows,
+                  lambda lse=lse: lambda: lse.transpose(0, 1).contiguous())
+    table.row("permute", "lse_expanded_to_bf16", "4096x64x16", 1, 36 * 4096 * 64,
+              lambda: (lambda x: lambda: x[:, :, None].expand(-1, -1, 16).to(torch.bfloat16))(
+                  normal(4096, 64, dtype=torch.float32)))
+    for width in (8192, 1024):
+        table.row("permute", "weight_gradient", f"8192x1024x{width}", 1, 2 * (8192 * 1024 + 9216 * width),
+                  lambda width=width: (lambda grad, x: lambda: grad.t().mm(x))(normal(8192, width), normal(8192, 1024)))
+        table.row("permute", "bias_gradient", f"8192x{width}", 1, 2 * 8192 * width,
+                  lambda width=width: (lambda grad: lambda: grad.sum(0))(normal(8192, width)))
+
+
 def joined(total, total_lse, part, part_lse):
     part = part.to(torch.float32)
     part_lse = part_lse.transpose(0, 1).unsqueeze(-1)
@@ -411,8 +449,8 @@ def attention(table):
         torch.cuda.empty_cache()
 
 
-GROUPS = {"fa2": attention, "index": halves, "gather": expanded_rows, "merge": merges, "host": host_work,
-          "copy": copies, "add": add_slices, "cat": join}
+GROUPS = {"fa2": attention, "index": halves, "permute": permuted, "gather": expanded_rows, "merge": merges,
+          "host": host_work, "copy": copies, "add": add_slices, "cat": join}
 
 
 def main():

@@ -88,9 +88,12 @@ void HeadParallelScheme::bring(SegmentWriter& w, const ForwardMode& mode, bool k
     }
     const TensorRef blocks = chunk_tensor(which == 0 ? q_blocks_ : kv_blocks_[which - 1]);
     w.move(std::string(kNames[which]) + "_pack", {source, heads(blocks, Access::kWrite)}, Function::kSplitColumns)
+        .eager(permutation())
         .acquires({blocks})
         .releases_if(last, {qkv})
         .records(packed_);
+    // The host enqueues no copy before the exchange ahead of it has arrived.
+    if (copied() && which > 0) w.waits(arrived_);
     w.collective(
          std::string(kNames[which]) + "_to_heads", CollectiveKind::kExchange, role_,
          {{heads(blocks, Access::kRead), heads(target, Access::kWrite), which == 0 ? q_to_heads_ : kv_to_heads_}})
@@ -98,9 +101,9 @@ void HeadParallelScheme::bring(SegmentWriter& w, const ForwardMode& mode, bool k
         .acquires({target})
         .releases({blocks})
         .records(arrived_);
-    if (!copied()) continue;
+    if (!permuted(which)) continue;
     copy_beside(w, std::string(kNames[which]) + "_order", target, which);
-    w.waits(arrived_);
+    w.eager(permutation()).waits(arrived_);
   }
 }
 
@@ -127,6 +130,7 @@ void HeadParallelScheme::take_operands(SegmentWriter& w, const ForwardMode& mode
     copy_beside(w, std::string(kNames[which]) + "_unpad", layer_tensor(in_heads_[which], mode.instance), which);
   };
   take(0);
+  if (!backward) w.waits(arrived_);
   if (backward) {
     copy_beside(w, "output_unpad", layer_tensor(output_, mode.instance), 0);
     copy_beside(w, "do_unpad", chunk_tensor(output_grad_), 0);
@@ -210,6 +214,7 @@ void HeadParallelScheme::forward(SegmentWriter& w, const ForwardMode& mode) {
       .releases_if(!mode.keep, {output})
       .records(arrived_);
   w.move("o_unpack", {heads(blocks, Access::kRead), heads(attention_output, Access::kWrite)}, Function::kJoinColumns)
+      .eager(permutation())
       .waits(arrived_)
       .acquires({attention_output})
       .releases({blocks});
@@ -227,6 +232,7 @@ void HeadParallelScheme::send_home(SegmentWriter& w, const TensorRef& gradient, 
   }
   const TensorRef blocks = chunk_tensor(which == 0 ? q_blocks_ : kv_blocks_[which - 1], 1);
   w.move(std::string(names[which]) + "_unpack", {heads(blocks, Access::kRead), target}, Function::kJoinColumns)
+      .eager(permutation())
       .waits(arrived_)
       .releases({blocks});
   if (first) w.acquires({qkv_grad});
@@ -241,6 +247,7 @@ void HeadParallelScheme::backward(SegmentWriter& w, const ForwardMode& mode) {
     const TensorRef output_grad = chunk_tensor(output_grad_);
     w.move("do_pack", {heads(attention_output_grad, Access::kRead), heads(blocks, Access::kWrite)},
            Function::kSplitColumns)
+        .eager(permutation())
         .acquires({blocks})
         .releases({attention_output_grad, attention_output})
         .records(packed_);
@@ -283,12 +290,13 @@ void HeadParallelScheme::backward(SegmentWriter& w, const ForwardMode& mode) {
   w.records(attended_);
   for (int which = 0; copied() && which < 3; ++which) {
     put_beside(w, std::string("d") + kNames[which] + "_pad", gradients[which], which);
+    w.records(attended_);
   }
   const char* names[3] = {"dq_to_tokens", "dk_to_tokens", "dv_to_tokens"};
   for (int which = 0; which < 3; ++which) {
-    if (copied()) {
+    if (permuted(which)) {
       copy_beside(w, std::string("d") + kNames[which] + "_order", gradients[which], which);
-      w.records(attended_);
+      w.eager(permutation()).records(attended_);
     }
     const TensorRef blocks = chunk_tensor(which == 0 ? q_blocks_ : kv_blocks_[which - 1], 1);
     w.collective(names[which], CollectiveKind::kExchange, role_,
@@ -299,6 +307,7 @@ void HeadParallelScheme::backward(SegmentWriter& w, const ForwardMode& mode) {
         .releases({gradients[which]})
         .records(arrived_);
     send_home(w, gradients[which], which, which == 0);
+    if (copied()) w.records(attended_);
   }
 }
 

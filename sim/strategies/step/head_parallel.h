@@ -7,10 +7,11 @@
 //
 // With `framework` the copies of MagiAttention's benchmark around FlashAttention-3 are charged too (github SandAI-org/
 // MagiAttention @2c64135, exps/dist_attn/baselines/ulysess.py, utils_cp.py): what an exchange brought is copied once
-// more, heads behind rows, and so are gradients before they leave; every operand of a call is gathered from padded
-// rows, every result put back into zeros, padding or not. Copies are written beside, their readers read in place: bytes
-// and launches are the code's. Each exchange waits for the copy after the one before. Copies of log-sum-exps are not
-// modelled.
+// more, heads behind rows, and so are gradients before they leave (nothing to do where a rank has one head); these and
+// the packs change the order of rows and heads, a kernel of its own in PyTorch; every operand of a call is gathered
+// from padded rows, every result put back into zeros, padding or not. Copies are written beside, their readers read in
+// place: bytes and launches are the code's. Each exchange waits for the copy after the one before. Copies of
+// log-sum-exps are not modelled.
 //
 // Pipelines with slices: the K and V of a chunk stay (instance 0) for the later slices of its sequence, whose attention
 // reads them as further operands; their gradients appear when the last slice runs backward and grow until the chunk's
@@ -63,6 +64,9 @@ class HeadParallelScheme : public AttentionScheme {
   void bring(SegmentWriter& writer, const ForwardMode& mode, bool keys) const;
   void send_home(SegmentWriter& writer, const TensorRef& gradient, int which, bool first) const;
   bool copied() const { return framework_ && exchanged(); }
+  // With one head on a rank, an exchange brings what is in order already.
+  bool permuted(int which) const { return copied() && (which == 0 ? q_heads_ : kv_heads_) > 1; }
+  EagerKernel permutation() const { return copied() ? EagerKernel::kPermutedRows : EagerKernel::kNone; }
   // Of a tensor as wide as Q's heads (0), or K's and V's.
   void copy_beside(SegmentWriter& writer, const std::string& label, const TensorRef& from, int which) const;
   void put_beside(SegmentWriter& writer, const std::string& label, const TensorRef& from, int which) const;

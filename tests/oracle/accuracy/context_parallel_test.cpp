@@ -80,7 +80,7 @@ TEST(PublishedContextParallel, ErrorsDoNotGrow) {
   EXPECT_LT(summary("flashcp-fig5-pile").median, 10);
   EXPECT_LT(summary("flashcp-fig5-pile").p90, 22);
   EXPECT_LT(summary("ring-flash-attention-a100").median, 2.5);
-  EXPECT_LT(summary("magiattention-h100").median, 5);
+  EXPECT_LT(summary("magiattention-h100").median, 4.5);
   EXPECT_LT(summary("usp-a100").median, 8);
   EXPECT_LT(summary("flashcp-fig5-wlb").median, 7.8);
   EXPECT_LT(summary("wlb-llm-layer").median, 9.1);
@@ -94,7 +94,7 @@ TEST(PublishedContextParallel, WhatHoldsIsKept) {
   EXPECT_GE(gate("flashcp-fig5-pile", "same winner").value, 8);
   EXPECT_GE(gate("ring-flash-attention-a100", "every number").value, 8);
   EXPECT_LT(gate("magiattention-h100", "median").value, 12);
-  EXPECT_GE(gate("magiattention-h100", "order").value, 108);
+  EXPECT_GE(gate("magiattention-h100", "order").value, 109);
 }
 
 // Two rows that no sampling touches, gathers of one long document and a ring: within 2 %, as kernels are refitted.

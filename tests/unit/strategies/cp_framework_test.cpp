@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -19,6 +20,7 @@ struct Copies {
   std::int64_t bytes = 0;
   int launches = 0;
   std::size_t slices = 0;  // most spans of a row list of each op, summed
+  std::set<EagerKernel> kernels;
 };
 
 std::size_t most_spans(const OpInstance& at) {
@@ -58,6 +60,7 @@ std::map<std::string, Copies> copies_of(const std::string& name, const RingCase&
     one.bytes += touched_bytes(schedule, at);
     one.launches += 1;
     one.slices += most_spans(at);
+    one.kernels.insert(at.op->eager);
   }
   return copies;
 }
@@ -218,27 +221,48 @@ TEST(FrameworkCopies, PaddedGatherOfOneDocument) {
 }
 
 // Ulysses around the same library: all rows of a quarter of the query heads, one of two K/V heads (each on two ranks).
-// Q, K and V once more after their exchanges, their gradients before them; three operands forward, five backward; one
-// result put into zeros forward, three backward.
-TEST(FrameworkCopies, UlyssesOfPaddedRows) {
-  const RingCase of = case_of({kTokens - 28, 28});
-  const ModelShape model = ring_model(of);
-  const std::int64_t q = 2 * model.q_width() / kRanks, kv = 2 * model.head_dim;
+// Packs, orders and joins change the order of rows and heads; one head on a rank is in order after its exchange. Three
+// operands forward, five backward; one result put into zeros forward, three backward.
+void expect_ulysses(const RingCase& of, const ModelShape& model) {
+  const std::int64_t heads[2] = {model.q_heads / kRanks, std::max<std::int64_t>(1, model.kv_heads / kRanks)};
+  const std::set<EagerKernel> permuted = {EagerKernel::kPermutedRows};
+  const std::int64_t q = 2 * heads[0] * model.head_dim, kv = 2 * heads[1] * model.head_dim;
   for (int rank = 0; rank < kRanks; ++rank) {
     auto copies = copies_of("ulysses", of, rank);
     for (const std::string name : {"q", "k", "v"}) {
       const std::int64_t moved = 2 * kTokens * (name == "q" ? q : kv);
-      EXPECT_EQ(copies[name + "_order"].bytes, moved) << name;
+      const std::int64_t ordered = heads[name == "q" ? 0 : 1] > 1 ? moved : 0;
+      EXPECT_EQ(copies[name + "_order"].bytes, ordered) << name;
       EXPECT_EQ(copies[name + "_unpad"].bytes, 2 * moved) << name;  // both passes
       EXPECT_EQ(copies["d" + name + "_pad"].bytes, moved) << name;
-      EXPECT_EQ(copies["d" + name + "_order"].bytes, moved) << name;
+      EXPECT_EQ(copies["d" + name + "_order"].bytes, ordered) << name;
+      EXPECT_EQ(copies[name + "_pack"].kernels, permuted) << name;
+      EXPECT_EQ(copies["d" + name + "_unpack"].kernels, permuted) << name;
+      EXPECT_EQ(copies[name + "_unpad"].kernels, std::set<EagerKernel>{EagerKernel::kNone}) << name;
+      if (ordered == 0) continue;
+      EXPECT_EQ(copies[name + "_order"].kernels, permuted) << name;
+      EXPECT_EQ(copies["d" + name + "_order"].kernels, permuted) << name;
     }
     for (const char* label : {"output_pad", "output_unpad", "do_unpad"}) {
       EXPECT_EQ(copies[label].bytes, 2 * kTokens * q) << label;
     }
+    EXPECT_EQ(copies["o_unpack"].kernels, permuted);
+    EXPECT_EQ(copies["do_pack"].kernels, permuted);
     EXPECT_EQ(copies["pad_zero"].bytes, 2 * kTokens * (q + kv));
     EXPECT_EQ(copies["pad_zero"].launches, 4);
   }
+}
+
+TEST(FrameworkCopies, UlyssesOfPaddedRowsAndOneHeadARank) {
+  const RingCase of = case_of({kTokens - 28, 28});
+  expect_ulysses(of, ring_model(of));
+}
+
+TEST(FrameworkCopies, UlyssesOfTwoHeadsARank) {
+  RingCase of = case_of({kTokens});
+  of.kv_heads = 8;
+  of.q_heads = 8;
+  expect_ulysses(of, ring_model(of));
 }
 
 TEST(FrameworkCopies, OptionsAreChecked) {

@@ -15,7 +15,8 @@ struct RingCase {
   int zero_stage = 0;
   Recompute recompute = Recompute::kNone;
   std::int64_t micro_batch_sequences = 1;
-  std::int64_t kv_heads = 2;  // of 4 query heads
+  std::int64_t q_heads = 4;
+  std::int64_t kv_heads = 2;
   std::int64_t layers = 2;
 };
 
@@ -24,7 +25,7 @@ inline ModelShape ring_model(const RingCase& of) {
   model.name = "tiny";
   model.hidden = 12;
   model.ffn = 20;
-  model.q_heads = 4;
+  model.q_heads = of.q_heads;
   model.kv_heads = of.kv_heads;
   model.head_dim = 4;
   model.layers = of.layers;
