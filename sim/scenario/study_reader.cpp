@@ -174,6 +174,10 @@ ReadCase read_case(CaseKeys keys, const std::string& name, const StudyOptions& o
   study_case.strategies =
       read_strategies(keys.required("strategies", "a list of strategies"), keys.file(),
                       {study_case.gpus, generation_of(study_case)}, defaults, options, keys.errors());
+  // A row that names the case's own library is as one that names none: equal steps stay equal.
+  for (StrategyEntry& entry : study_case.strategies) {
+    if (entry.attention_library == study_case.attention_library) entry.attention_library.clear();
+  }
   read_baseline(keys, study_case);
   check_fill(keys, study_case);
   if (keys.errors().empty()) result.resolved = resolved_case(study_case, defaults.layout, references);

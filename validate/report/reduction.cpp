@@ -126,7 +126,8 @@ tl::expected<Tried, std::string> try_study(const Json& json, bool virtual_ranks)
   if (!degrees) return tl::unexpected(degrees.error());
   const Planned planned = plan_entry(*setup, entry, *degrees, 0);
   if (!planned) return tl::unexpected(planned.error());
-  return Tried{fullest(simulate(*planned->schedule, setup->cluster, setup->kernels), virtual_ranks), *degrees};
+  return Tried{fullest(simulate(*planned->schedule, setup->cluster, setup->kernels_of(entry)), virtual_ranks),
+               *degrees};
 }
 
 std::string change_of(std::int64_t value) { return fmt::format("{}", value); }

@@ -213,10 +213,9 @@ CpPlan or_anywhere(std::optional<CpPlan> plan, const Problem& problem, std::int6
   return *try_build(anywhere, per_doc);
 }
 
-// What Algorithm 1 stops at; `plan` is none where no cut inside a node leaves room for the count.
 struct AlgorithmOne {
   std::int64_t count = 0;
-  std::optional<CpPlan> plan;
+  CpPlan plan;
 };
 
 // Algorithm 1: the first Per-Doc count whose imbalance is within the limit; if none is, the count of least imbalance.
@@ -236,7 +235,7 @@ AlgorithmOne search(const Problem& problem) {
         best_imbalance = current;
       }
     }
-    if (count == documents) return {best, try_build(problem, best)};
+    if (count == documents) return {best, *try_build(problem, best)};
     count = std::min(documents, count + (count < kSingleSteps ? 1 : count / kStepDivisor));
   }
 }
@@ -253,8 +252,7 @@ tl::expected<CpPlan, std::string> plan_flashcp(std::span<const PlannedDocument> 
                                                const FlashCpOptions& options) {
   if (auto reason = refusal(documents, ranks, options)) return tl::unexpected(*reason);
   const Problem problem = make_problem(documents, ranks, options);
-  AlgorithmOne found = search(problem);
-  return or_anywhere(std::move(found.plan), problem, found.count);
+  return search(problem).plan;
 }
 
 tl::expected<CpPlan, std::string> plan_flashcp_with(std::span<const PlannedDocument> documents, std::int64_t ranks,
@@ -370,7 +368,7 @@ Candidates candidates_by_rules(std::span<const PlannedDocument> documents, std::
     problem.options.cut_rule = FlashCutRule::kNaive;
     AlgorithmOne naive = search(problem);
     beside.push_back(naive.count);
-    naive_plan = or_anywhere(std::move(naive.plan), problem, naive.count);
+    naive_plan = std::move(naive.plan);
     found.most_sent = cp_loads(*naive_plan).nonlast_max;
   }
   std::vector<std::int64_t> balanced;  // counts at which equalising alone meets the limit: there is nothing to swap

@@ -52,7 +52,8 @@ tl::expected<CpPlan, std::string> plan_flashcp(std::span<const PlannedDocument> 
 tl::expected<CpPlan, std::string> plan_flashcp_with(std::span<const PlannedDocument> documents, std::int64_t ranks,
                                                     std::int64_t per_doc, const FlashCpOptions& options = {});
 // Candidates for a scorer: Algorithm 1's plan first, then the plans for 0, 1, 2, 3, 4, 6, 8, 12, 16, ... and all
-// documents in the Per-Doc set, without repeats.
+// documents in the Per-Doc set, without repeats. Where documents x ranks exceed 2^17: 0, 1, 8, 64, ... as long as there
+// are no more Per-Doc shards than documents.
 tl::expected<std::vector<CpPlan>, std::string> flashcp_candidates(std::span<const PlannedDocument> documents,
                                                                   std::int64_t ranks,
                                                                   const FlashCpOptions& options = {});

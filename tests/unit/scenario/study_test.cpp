@@ -73,6 +73,7 @@ TEST(Study, OverlapIsCalibratedUnlessTheStudySaysOtherwise) {
   EXPECT_EQ(mixed.cases.at(0).strategies.at(0).attention_library, "");
   EXPECT_EQ(mixed.cases.at(0).strategies.at(1).attention_library, "cudnn");
   EXPECT_EQ(read(mixed.resolved).resolved.dump(), mixed.resolved.dump());
+  EXPECT_EQ(read(with(example(), "/strategies/1", row)).cases.at(0).strategies.at(1).attention_library, "");
   const Study none = read(with(example(), "/overlap", {{"slowdown", "none"}}));
   EXPECT_EQ(none.cases.at(0).overlap.added(), 0);
   EXPECT_EQ(none.resolved["overlap"].dump(), R"({"slowdown":"none"})");

@@ -86,6 +86,14 @@ TEST(Study, ARowMayAttendByAnotherLibrary) {
   EXPECT_NE(entry_of(of, other.own_baseline).summary->step, entry_of(of, "allgather-cp").summary->step);
   EXPECT_NE(other.note.find("attention: flash-attention-2"), std::string::npos) << other.note;
   EXPECT_EQ(plain.note.find("attention:"), std::string::npos) << plain.note;
+  // What two libraries are wrong by is not shared: the ratio of their rows is less sure than of two rows of one.
+  const auto width = [](const Ratio& ratio) { return (ratio.high - ratio.low) / ratio.value; };
+  EXPECT_GT(width(*other.over_baseline), 1.5 * width(*plain.over_baseline));
+  // The case's own library by name: as a row that names none, its baseline the study's own row.
+  const std::string named = replaced(text, "flash-attention-2", "cudnn");
+  const StudyResult same = *run_study(study_of(named), options);
+  EXPECT_EQ(entry_of(same.cases[0], "fa2").own_baseline, "allgather-cp");
+  EXPECT_EQ(entry_of(same.cases[0], "fa2").over_baseline->low, plain.over_baseline->low);
   options.labels = {"flashcp"};
   const StudyResult before = *run_study(study_of(kStudy), options);
   EXPECT_EQ(entry_of(before.cases[0], "flashcp").summary->step, plain.summary->step);
