@@ -107,12 +107,23 @@ void read_same_clocks(JsonReader& reader, AttentionLibrary& library) {
     const bool named = list->is_array() && std::find(list->begin(), list->end(), one.name) != list->end();
     if (named) library.same_clocks.insert(one.generation);
   }
-  const bool each = list->is_array() && library.same_clocks.size() == list->size();
-  const bool with_clocks = library.forward.clock > 0 && library.backward.clock > 0;
-  if (!each)
+  if (!list->is_array() || library.same_clocks.size() != list->size()) {
     reader.add_error("same_clocks", "is no list of generations",
                      fmt::format("some of {}", fmt::join(generation_names(), ", ")));
-  if (each && !with_clocks) reader.add_error("same_clocks", "needs the clock of each pass", "\"clock_hz\" in both");
+    return;
+  }
+  if (library.forward.clock <= 0 || library.backward.clock <= 0) {
+    reader.add_error("same_clocks", "needs the clock of each pass", "\"clock_hz\" in both");
+  }
+  for (const GenerationName& one : kGenerations) {
+    if (library.same_clocks.count(one.generation) == 0) continue;
+    if (one.generation == library.measured_generation) {
+      reader.add_error("same_clocks", fmt::format("names \"{}\", which was measured", one.name), "other generations");
+    } else if (library.matrix_share.count(one.generation) == 0) {
+      reader.add_error("same_clocks", fmt::format("names \"{}\", which has no matrix share", one.name),
+                       "generations of \"matrix_share\"");
+    }
+  }
 }
 
 void read_shares(JsonReader& parent, AttentionLibrary& library) {

@@ -4,13 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <boost/algorithm/string.hpp>
 #include <cmath>
-#include <fstream>
-#include <map>
-#include <sstream>
 
 #include "sim/cluster/device.h"
 #include "sim/core/data_files.h"
+#include "tests/oracle/cost/measured_table.h"
 
 namespace longhaul {
 namespace {
@@ -23,30 +22,10 @@ struct Row {
   double seconds = 0;
 };
 
-std::vector<std::string> split(const std::string& line, char at) {
-  std::vector<std::string> fields;
-  std::istringstream in(line);
-  for (std::string field; std::getline(in, field, at);) fields.push_back(field);
-  return fields;
-}
-
-// Lines of a table by column, comments left out.
-std::vector<std::map<std::string, std::string>> read_table(const std::string& file) {
-  std::ifstream in(data_directory() + "/validate/data/" + file);
-  EXPECT_TRUE(in) << file;
-  std::vector<std::string> head;
-  std::vector<std::map<std::string, std::string>> rows;
-  for (std::string line; std::getline(in, line);) {
-    if (line.empty() || line[0] == '#') continue;
-    const std::vector<std::string> fields = split(line, ',');
-    if (head.empty()) {
-      head = fields;
-      continue;
-    }
-    auto& row = rows.emplace_back();
-    for (std::size_t i = 0; i < head.size() && i < fields.size(); ++i) row[head[i]] = fields[i];
-  }
-  return rows;
+std::vector<std::string> split(const std::string& text, char at) {
+  std::vector<std::string> parts;
+  boost::split(parts, text, [at](char c) { return c == at; });
+  return parts;
 }
 
 // Causal pieces stand bottom-right.

@@ -3,12 +3,9 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <valijson/adapters/nlohmann_json_adapter.hpp>
-#include <valijson/schema.hpp>
-#include <valijson/schema_parser.hpp>
-#include <valijson/validator.hpp>
 
 #include "sim/cluster/cluster.h"
+#include "tests/unit/json_schema/schema_errors.h"
 
 namespace longhaul {
 namespace {
@@ -18,23 +15,6 @@ const std::string kRoot = LONGHAUL_SOURCE_ROOT;
 nlohmann::json load(const std::string& file) {
   std::ifstream stream(kRoot + "/topologies/" + file);
   return nlohmann::json::parse(stream);
-}
-
-// Every error that the schema finds, one a line; empty if valid.
-std::string schema_errors(const nlohmann::json& schema_json, const nlohmann::json& value) {
-  valijson::Schema schema;
-  valijson::SchemaParser parser(valijson::SchemaParser::kDraft7);
-  parser.populateSchema(valijson::adapters::NlohmannJsonAdapter(schema_json), schema);
-  valijson::Validator validator(valijson::Validator::kStrongTypes);
-  valijson::ValidationResults results;
-  validator.validate(schema, valijson::adapters::NlohmannJsonAdapter(value), &results);
-  std::string text;
-  valijson::ValidationResults::Error error;
-  while (results.popError(error)) {
-    for (const std::string& part : error.context) text += part;
-    text += ": " + error.description + "\n";
-  }
-  return text;
 }
 
 // Keys of an object and of the objects in it that have no entry in the "sources" beside them.

@@ -5,14 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
-#include <valijson/adapters/nlohmann_json_adapter.hpp>
-#include <valijson/schema.hpp>
-#include <valijson/schema_parser.hpp>
-#include <valijson/validator.hpp>
 
 #include "sim/core/data_files.h"
 #include "sim/core/json.h"
 #include "tests/unit/cost/sample_calibration.h"
+#include "tests/unit/json_schema/schema_errors.h"
 
 namespace longhaul {
 namespace {
@@ -242,12 +239,7 @@ nlohmann::json shipped(const std::string& name) {
 bool valid(const nlohmann::json& json) {
   const auto file = read_json_file(data_directory() + "/topologies/attention-library.schema.json");
   EXPECT_TRUE(file);
-  const auto plain = nlohmann::json::parse(file->dump());
-  valijson::Schema schema;
-  valijson::SchemaParser parser;
-  parser.populateSchema(valijson::adapters::NlohmannJsonAdapter(plain), schema);
-  valijson::Validator validator;
-  return validator.validate(schema, valijson::adapters::NlohmannJsonAdapter(json), nullptr);
+  return obeys(nlohmann::json::parse(file->dump()), json);
 }
 
 TEST(AttentionLibrary, EveryNameButTheFirstHasAFile) {
@@ -301,6 +293,16 @@ TEST(AttentionLibrary, EveryFaultOfAFileIsTold) {
   EXPECT_THAT(without.error().front().to_string(),
               HasSubstr("/same_clocks: needs the clock of each pass; expected \"clock_hz\" in both"));
   EXPECT_FALSE(valid(json));
+  nlohmann::json others = shipped("flash-attention-2");
+  others["same_clocks"] = {"hopper", "blackwell"};
+  const auto named = parse_attention_library(others.dump(), "l.json");
+  ASSERT_FALSE(named);
+  ASSERT_EQ(named.error().size(), 2U);
+  EXPECT_EQ(named.error()[0].to_string(),
+            "l.json: /same_clocks: names \"hopper\", which was measured; expected other generations");
+  EXPECT_EQ(named.error()[1].to_string(),
+            "l.json: /same_clocks: names \"blackwell\", which has no matrix share; expected generations of "
+            "\"matrix_share\"");
 
   for (const auto& [key, value] : {std::pair{"block_rows", nlohmann::json(64)}, {"seconds_per_idle_block", 1e-7}}) {
     nlohmann::json wrong = shipped("flash-attention-3");

@@ -5,14 +5,11 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <valijson/adapters/nlohmann_json_adapter.hpp>
-#include <valijson/schema.hpp>
-#include <valijson/schema_parser.hpp>
-#include <valijson/validator.hpp>
 
 #include "sim/core/data_files.h"
 #include "sim/core/json.h"
 #include "tests/unit/cost/sample_calibration.h"
+#include "tests/unit/json_schema/schema_errors.h"
 
 namespace longhaul {
 namespace {
@@ -30,12 +27,7 @@ std::vector<std::string> errors_of(const nlohmann::json& json) {
 bool valid(const nlohmann::json& json) {
   const Expected<Json> schema_json = read_json_file(data_directory() + "/topologies/calibration.schema.json");
   EXPECT_TRUE(schema_json);
-  const auto plain = nlohmann::json::parse(schema_json->dump());
-  valijson::Schema schema;
-  valijson::SchemaParser parser;
-  parser.populateSchema(valijson::adapters::NlohmannJsonAdapter(plain), schema);
-  valijson::Validator validator;
-  return validator.validate(schema, valijson::adapters::NlohmannJsonAdapter(json), nullptr);
+  return obeys(nlohmann::json::parse(schema_json->dump()), json);
 }
 
 TEST(Calibration, ReadsBackWhatItWrote) {

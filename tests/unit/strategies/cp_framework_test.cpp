@@ -1,11 +1,14 @@
 // Copies of an eager framework around gathers and rings: bytes and launches of each op in closed form.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "sim/core/data_files.h"
+#include "sim/cost/eager_kernels.h"
 #include "sim/strategies/context_parallel/framework_step.h"
 #include "sim/strategies/registry.h"
 #include "tests/unit/strategies/ring_case.h"
@@ -21,6 +24,7 @@ struct Copies {
   int launches = 0;
   std::size_t slices = 0;  // most spans of a row list of each op, summed
   std::set<EagerKernel> kernels;
+  std::map<HostStall, std::int64_t> stalls;
 };
 
 std::size_t most_spans(const OpInstance& at) {
@@ -39,15 +43,19 @@ RingCase case_of(std::vector<std::int64_t> documents) {
   return of;
 }
 
-// By label: what the ops of layer 1 that are neither attention nor collectives read and write on one rank.
-std::map<std::string, Copies> copies_of(const std::string& name, const RingCase& of, int rank, Json options = {}) {
+Planned planned_step(const std::string& name, const RingCase& of, Json options) {
   StrategyRequest request = ring_request(of);
   if (name == "ulysses") std::swap(request.degrees.cp, request.degrees.sp);
   options["copies"] = "framework";
   request.options = options;
   request.training.scope = Scope::kAttention;
   request.training.recompute = Recompute::kNone;
-  const Planned planned = find_strategy(name)->plan(request);
+  return find_strategy(name)->plan(request);
+}
+
+// By label: what the ops of layer 1 that are neither attention nor collectives read and write on one rank.
+std::map<std::string, Copies> copies_of(const std::string& name, const RingCase& of, int rank, Json options = {}) {
+  const Planned planned = planned_step(name, of, std::move(options));
   EXPECT_TRUE(planned.has_value()) << planned.error();
   const Schedule& schedule = *planned->schedule;
   std::map<std::string, Copies> copies;
@@ -61,6 +69,7 @@ std::map<std::string, Copies> copies_of(const std::string& name, const RingCase&
     one.launches += 1;
     one.slices += most_spans(at);
     one.kernels.insert(at.op->eager);
+    ++one.stalls[at.op->stall];
   }
   return copies;
 }
@@ -164,6 +173,19 @@ TEST(FrameworkCopies, ZigzagOfTwoDocumentsTakesHalvesByMasks) {
     EXPECT_EQ(copies["q_half"].bytes, half_queries > 0 ? 2 * 2 * half * q : 0);
     EXPECT_EQ(copies["dq_half"].bytes, half_queries * 2 * half * 2 * q);
     EXPECT_EQ(copies["kv_grad_half"].bytes, half_keys * 2 * half * 2 * w);
+    // What the host lists and sends beside the ops' own: of K and V apart, of log-sum-exps, of what is put back.
+    const auto waits_of = [&](const char* label, HostStall stall, std::int64_t ops) {
+      const std::map<HostStall, std::int64_t> wanted = {{stall, ops}};
+      EXPECT_EQ(copies[label].stalls, ops > 0 ? wanted : decltype(wanted){}) << label;
+    };
+    waits_of("kv_half", HostStall::kMaskedIndex, 2 * half_keys);
+    // The backward pass takes the output once, without log-sum-exps.
+    const std::map<HostStall, std::int64_t> halves = {{HostStall::kNone, 1}, {HostStall::kMaskedIndex, half_queries}};
+    EXPECT_EQ(copies["output_half"].stalls, half_queries > 0 ? halves : decltype(halves){});
+    waits_of("output_scatter", HostStall::kMaskedIndices, half_queries);
+    waits_of("dq_scatter", HostStall::kMaskedIndex, half_queries);
+    waits_of("kv_grad_half", HostStall::kMaskedIndex, half_keys);
+    waits_of("kv_grad_scatter", HostStall::kMaskedIndices, half_keys);
   }
 }
 
@@ -260,9 +282,53 @@ TEST(FrameworkCopies, UlyssesOfPaddedRowsAndOneHeadARank) {
 
 TEST(FrameworkCopies, UlyssesOfTwoHeadsARank) {
   RingCase of = case_of({kTokens});
-  of.kv_heads = 8;
   of.q_heads = 8;
-  expect_ulysses(of, ring_model(of));
+  for (const std::int64_t kv_heads : {4, 8}) {
+    of.kv_heads = kv_heads;
+    expect_ulysses(of, ring_model(of));
+  }
+}
+
+// The host enqueues one exchange after the other: a pack comes behind what the exchange before it brought, and behind
+// the copy of that where there is one; a call behind the last exchange.
+TEST(FrameworkCopies, UlyssesExchangesFollowEachOther) {
+  RingCase of = case_of({kTokens});
+  of.q_heads = 8;
+  of.kv_heads = 4;
+  const Planned planned = planned_step("ulysses", of, {});
+  ASSERT_TRUE(planned.has_value()) << planned.error();
+  std::map<std::string, Op> ops;
+  Cursor cursor(0);
+  for (OpInstance at; cursor.next(*planned->schedule, at);) {
+    if (at.layer == 1) ops.emplace(at.op->label, *at.op);  // the forward pass comes first
+  }
+  const auto follows = [&](const std::string& later, const std::string& earlier) {
+    SCOPED_TRACE(later + " behind " + earlier);
+    ASSERT_EQ(ops.count(later) + ops.count(earlier), 2U);
+    ASSERT_NE(ops[earlier].record, kNoEvent);
+    const std::vector<EventSlot> waits(ops[later].waits.begin(), ops[later].waits.end());
+    EXPECT_NE(std::find(waits.begin(), waits.end(), ops[earlier].record), waits.end());
+  };
+  follows("q_order", "q_to_heads");
+  follows("k_pack", "q_to_heads");
+  follows("v_pack", "k_to_heads");
+  follows("q_unpad", "v_to_heads");
+  follows("dq_to_tokens", "dq_order");
+  follows("dk_to_tokens", "dq_unpack");
+  follows("dv_to_tokens", "dk_unpack");
+}
+
+TEST(FrameworkCopies, TheShippedFileHasEveryKind) {
+  const auto eager = read_eager_kernels(data_directory());
+  ASSERT_TRUE(eager.has_value());
+  for (int kind = 1; kind <= static_cast<int>(EagerKernel::kMergedPartials); ++kind) {
+    const char* name = to_string(static_cast<EagerKernel>(kind));
+    EXPECT_NE((*eager)->kernel(name), nullptr) << name;
+  }
+  for (int kind = 1; kind <= static_cast<int>(HostStall::kMaskedIndices); ++kind) {
+    const char* name = to_string(static_cast<HostStall>(kind));
+    EXPECT_NE((*eager)->stall(name), nullptr) << name;
+  }
 }
 
 TEST(FrameworkCopies, OptionsAreChecked) {

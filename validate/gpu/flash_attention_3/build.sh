@@ -25,7 +25,10 @@ root=$(cd "$here/../../.." && pwd)
 nvcc=${NVCC:-$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)}
 cuda=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
 layout=${LAYOUTS:-all}
-objects=$binary.$layout
+# A tarball has no .git of its own and may lie in another repository.
+revision=${FLASH_ATTENTION_REVISION:-revision not known}
+if [ -e "$1/.git" ]; then revision=$(git -C "$1" rev-parse --short HEAD); fi
+objects=$binary.$layout.${revision// /-} # headers of another revision are not seen by a comparison of dates
 mkdir -p "$objects"
 
 # As hopper/setup.py sets them, without what no case here needs and without line numbers.
@@ -56,7 +59,6 @@ for source in fwd_hdim128_bf16_packgqa bwd_hdim128_bf16 fwd_hdim128_bf16; do
     -include "$here/fewer_variants.cuh"
 done
 
-revision=$(git -C "$1" rev-parse --short HEAD 2>/dev/null || echo "${FLASH_ATTENTION_REVISION:-revision not known}")
 release=$("$nvcc" --version | sed -n 's/.*release.*, V//p')
 own=(-O2 "${layouts[@]}" -std=c++20 -DFMT_HEADER_ONLY "-I$root"
   "-DFLASH_ATTENTION_REVISION=\"$revision\"" "-DNVCC_RELEASE=\"$release\"")

@@ -3,14 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
-#include <valijson/adapters/nlohmann_json_adapter.hpp>
-#include <valijson/schema.hpp>
-#include <valijson/schema_parser.hpp>
-#include <valijson/validator.hpp>
 
 #include "sim/core/data_files.h"
 #include "sim/core/json.h"
 #include "sim/network/nccl/rows.h"
+#include "tests/unit/json_schema/schema_errors.h"
 
 namespace longhaul {
 namespace {
@@ -38,13 +35,7 @@ std::vector<std::string> faults(const Json& json) {
 bool valid(const Json& json) {
   const Expected<Json> schema_json = read_json_file(data_directory() + "/topologies/nccl.schema.json");
   EXPECT_TRUE(schema_json);
-  const auto plain_schema = nlohmann::json::parse(schema_json->dump());
-  const auto plain = nlohmann::json::parse(json.dump());
-  valijson::Schema schema;
-  valijson::SchemaParser parser;
-  parser.populateSchema(valijson::adapters::NlohmannJsonAdapter(plain_schema), schema);
-  valijson::Validator validator;
-  return validator.validate(schema, valijson::adapters::NlohmannJsonAdapter(plain), nullptr);
+  return obeys(nlohmann::json::parse(schema_json->dump()), nlohmann::json::parse(json.dump()));
 }
 
 TEST(NcclConstantsFile, TheShippedOneIsReadAndFitsItsSchema) {
