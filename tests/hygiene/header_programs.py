@@ -22,7 +22,8 @@ def proven(root, header):
         return False
     first = re.search(r'^#include\s+["<](.*)[">]', source.read_text(), re.M)
     lists = [folder / "meson.build" for folder in source.parents if folder == root or root in folder.parents]
-    built = any(f"{source.name}'" in file.read_text() for file in lists if file.exists())
+    named = re.compile(f"['/]{re.escape(source.name)}'")
+    built = any(named.search(file.read_text()) for file in lists if file.exists())
     return built and first is not None and first.group(1) == header
 
 

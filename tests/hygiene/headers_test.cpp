@@ -40,7 +40,10 @@ bool built(const std::string& path) {
   for (std::size_t end = path.rfind('/'); end != std::string::npos;
        end = end == 0 ? end - 1 : path.rfind('/', end - 1)) {
     const SourceFile* list = file_at(path.substr(0, end) + "/meson.build");
-    if (list != nullptr && list->text.find(name) != std::string::npos) return true;
+    if (list == nullptr) continue;
+    for (const char before : {'\'', '/'}) {
+      if (list->text.find(before + name) != std::string::npos) return true;
+    }
   }
   return false;
 }
