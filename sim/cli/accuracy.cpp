@@ -20,7 +20,7 @@ const std::vector<std::string> kBuilt = {"collectives", "context-parallel", "ker
 // Of the contract, and not there yet.
 const std::vector<std::string> kNotBuilt = {"pipeline", "throughput"};
 
-struct Options {
+struct AccuracyArguments {
   GlobalOptions global;
   std::string table;
   bool strict = false;
@@ -39,7 +39,7 @@ Errors table_faults(const std::string& table) {
       {"<command line>", "--table", fmt::format("unknown table \"{}\"", table), expected, nearest_name(table, kBuilt)}};
 }
 
-Expected<std::string> collectives(const Options& options) {
+Expected<std::string> collectives(const AccuracyArguments& options) {
   const Expected<std::vector<CollectiveTable>> tables = read_all_collective_tables(data_directory());
   if (!tables) return tl::unexpected(tables.error());
   const int threads = std::max(1, options.global.threads);
@@ -53,7 +53,7 @@ Expected<std::string> collectives(const Options& options) {
   return accuracy_table(plain, twins);
 }
 
-Expected<std::string> context_parallel(const Options& options) {
+Expected<std::string> context_parallel(const AccuracyArguments& options) {
   const Expected<PublishedFigures> figures = read_published(data_directory() + "/validate/data/published");
   if (!figures) return tl::unexpected(figures.error());
   Progress progress(options.global.quiet);
@@ -66,7 +66,7 @@ Expected<std::string> context_parallel(const Options& options) {
   return published_table(*figures, predictions, judged);
 }
 
-Expected<std::string> kernels(const Options& options) {
+Expected<std::string> kernels(const AccuracyArguments& options) {
   const Expected<KernelAccuracy> accuracy = options.rows.empty()
                                                 ? kernel_accuracy(data_directory())
                                                 : rows_accuracy(data_directory(), options.device, options.rows);
@@ -76,7 +76,7 @@ Expected<std::string> kernels(const Options& options) {
   return kernels_table(*accuracy, options.rows);
 }
 
-Expected<std::string> runs(const Options& options) {
+Expected<std::string> runs(const AccuracyArguments& options) {
   const std::string folder = options.runs.empty() ? data_directory() + "/validate/data/runs" : options.runs;
   const Expected<RunsAccuracy> accuracy = judge_runs(folder);
   if (!accuracy) return tl::unexpected(accuracy.error());
@@ -86,7 +86,7 @@ Expected<std::string> runs(const Options& options) {
 }
 
 // All that are built: tables and CSV with an empty line between them, JSON as a list.
-int accuracy(const Options& options) {
+int accuracy(const AccuracyArguments& options) {
   const Errors faults = table_faults(options.table);
   if (!faults.empty()) return wrong_input(faults);
   std::vector<std::string> texts;
@@ -100,7 +100,7 @@ int accuracy(const Options& options) {
     if (text) {
       texts.push_back(std::move(*text));
     } else {
-      errors.insert(errors.end(), text.error().begin(), text.error().end());
+      append(errors, text.error());
     }
   }
   if (!errors.empty()) return wrong_input(errors);
@@ -115,7 +115,7 @@ int accuracy(const Options& options) {
 }  // namespace
 
 void add_accuracy(CLI::App& app, Action& action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<AccuracyArguments>();
   CLI::App* command = app.add_subcommand("accuracy", "Prediction error against the measured tables");
   command->add_option("--table", options->table,
                       "Which tables: collectives, context-parallel, kernels, runs; without it all that are built");

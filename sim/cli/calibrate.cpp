@@ -28,7 +28,7 @@ namespace {
 
 constexpr int kExitInterrupted = 130;  // 128 + SIGINT, as shells have it
 
-struct Options {
+struct CalibrateArguments {
   GlobalOptions global;
   std::string out;
   std::vector<std::string> only;
@@ -63,7 +63,7 @@ std::string minutes(double seconds) {
   return fmt::format("{}:{:02}", whole / 60, whole % 60);
 }
 
-Errors faults_of_out(const Options& options) {
+Errors faults_of_out(const CalibrateArguments& options) {
   namespace fs = std::filesystem;
   if (options.plan && options.out.empty()) return {};
   if (options.out.empty()) return {{"<command line>", "--out", "is not given", "the calibration to write", ""}};
@@ -75,7 +75,7 @@ Errors faults_of_out(const Options& options) {
 }
 
 // The device whose data sheet the calibration takes: --device, or what the GPU's name says.
-Expected<DeviceSpec> device_spec(const Options& options, const std::string& gpu_name) {
+Expected<DeviceSpec> device_spec(const CalibrateArguments& options, const std::string& gpu_name) {
   if (!options.device.empty()) return read_device(options.device, data_directory());
   const std::vector<std::string> shipped = shipped_devices(data_directory());
   const std::optional<std::string> name = device_of_gpu(gpu_name, shipped);
@@ -95,7 +95,7 @@ int interrupted(const CalibrationOutcome& outcome) {
 
 class Measuring {
  public:
-  Measuring(const Options& options, const KernelModel& model)
+  Measuring(const CalibrateArguments& options, const KernelModel& model)
       : options_(options), model_(model), progress_(options.global.quiet), start_(Clock::now()) {}
 
   Expected<CalibrationOutcome> run(Bench& bench, const CalibrationOptions& calibration) {
@@ -123,7 +123,7 @@ class Measuring {
     progress_.show(progress.done, progress.of, fmt::format("{} left: {}", minutes(left), progress.what));
   }
 
-  const Options& options_;
+  const CalibrateArguments& options_;
   const KernelModel& model_;
   Progress progress_;
   Clock::time_point start_;
@@ -131,7 +131,7 @@ class Measuring {
   std::vector<std::string> said_;
 };
 
-int print_plan(const Options& options, const std::vector<CallClass>& classes) {
+int print_plan(const CalibrateArguments& options, const std::vector<CallClass>& classes) {
   const Expected<DeviceSpec> device = read_device(options.device.empty() ? "h200" : options.device, data_directory());
   if (!device) return wrong_input(device.error());
   const Expected<KernelModel> model = load_kernel_model(*device, data_directory());
@@ -149,7 +149,7 @@ std::int64_t most_host_bytes(const std::vector<CalibrationCall>& plan) {
 }
 
 // The calibration from all rows of the file; nothing is written where they cannot be fitted.
-int finish(const Options& options, const DeviceSpec& device, const CalibrationOutcome& outcome) {
+int finish(const CalibrateArguments& options, const DeviceSpec& device, const CalibrationOutcome& outcome) {
   const std::optional<std::string> text = read_text_file(outcome.rows_file);
   if (!text) return wrong_input({{outcome.rows_file, "", "cannot be read", "the rows just measured", ""}});
   const Expected<Calibration> base = base_calibration(device, data_directory());
@@ -163,10 +163,10 @@ int finish(const Options& options, const DeviceSpec& device, const CalibrationOu
   return kExitDone;
 }
 
-int calibrate(const Options& options) {
+int calibrate(const CalibrateArguments& options) {
   Errors errors = faults_of_out(options);
   const Expected<std::vector<CallClass>> classes = parse_classes(options.only, "--only");
-  if (!classes) errors.insert(errors.end(), classes.error().begin(), classes.error().end());
+  if (!classes) append(errors, classes.error());
   if (!errors.empty()) return wrong_input(errors);
   if (options.plan) return print_plan(options, *classes);
 
@@ -199,7 +199,7 @@ int calibrate(const Options& options) {
 }  // namespace
 
 void add_calibrate(CLI::App& app, Action& action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CalibrateArguments>();
   CLI::App* command = app.add_subcommand("calibrate", "Measure this machine's GPU, write a calibration");
   command->add_option("--out", options->out, "Calibration to write; rows go to FILE.rows.csv as they are measured");
   command

@@ -15,7 +15,7 @@
 namespace longhaul {
 namespace {
 
-struct Options {
+struct CheckArguments {
   GlobalOptions global;
   std::vector<std::string> files;
 };
@@ -28,12 +28,12 @@ Errors study_faults(const std::string& file, const StudyOptions& options) {
   for (const StudyCase& study_case : study->cases) {
     const Expected<CaseSetup> setup = set_up_case(study_case, study->file);
     if (!setup) {
-      errors.insert(errors.end(), setup.error().begin(), setup.error().end());
+      append(errors, setup.error());
       continue;
     }
     for (const StrategyEntry& entry : study_case.strategies) {
       const Errors faults = entry_errors(*setup, entry);
-      errors.insert(errors.end(), faults.begin(), faults.end());
+      append(errors, faults);
     }
   }
   return errors;
@@ -95,7 +95,7 @@ Checked check_one(const std::string& name, const StudyOptions& options) {
   return {checked.kind ? std::string(input_kind_name(*checked.kind)) : "unknown", checked.errors};
 }
 
-int check(const Options& options) {
+int check(const CheckArguments& options) {
   const StudyOptions study = study_options(options.global.seed);
   Json files = Json::array();
   Errors all;
@@ -122,7 +122,7 @@ int check(const Options& options) {
 }  // namespace
 
 void add_check(CLI::App& app, Action& action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CheckArguments>();
   CLI::App* command = app.add_subcommand("check", "Validate input files and print every error");
   command
       ->add_option("FILE", options->files,

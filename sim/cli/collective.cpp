@@ -15,7 +15,7 @@
 namespace longhaul {
 namespace {
 
-struct Options {
+struct CollectiveArguments {
   GlobalOptions global;
   std::optional<std::string> topology;
   std::string rows = "-";
@@ -96,12 +96,12 @@ Expected<std::string> read_rows(const std::string& rows) {
 }
 
 // Without --format: a table on a terminal, else CSV for whoever reads it.
-Format format_of(const GlobalOptions& options) {
+Format collective_format(const GlobalOptions& options) {
   if (!options.format_name.empty()) return options.format();
   return isatty(STDOUT_FILENO) != 0 ? Format::kTable : Format::kCsv;
 }
 
-int collective(const Options& options) {
+int collective(const CollectiveArguments& options) {
   std::optional<Topology> topology;
   if (options.topology) {
     Expected<Topology> read = read_topology(*options.topology, data_directory());
@@ -114,7 +114,7 @@ int collective(const Options& options) {
   const Expected<CollectivePredictions> table = predict_collectives(*csv, name, topology, data_directory());
   if (!table) return wrong_input(table.error());
   for (const std::string& note : table->notes) say(options.global, "note: " + note);
-  switch (format_of(options.global)) {
+  switch (collective_format(options.global)) {
     case Format::kJson:
       print(json_text(*table));
       break;
@@ -131,7 +131,7 @@ int collective(const Options& options) {
 }  // namespace
 
 void add_collective(CLI::App& app, Action& action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CollectiveArguments>();
   CLI::App* command = app.add_subcommand("collective", "Predict the time of each collective of a CSV");
   command->add_option("--topology", options->topology,
                       "A shipped topology's name or a file: what all rows run on, whatever GPU and fabric they name "

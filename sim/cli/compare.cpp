@@ -20,7 +20,7 @@
 namespace longhaul {
 namespace {
 
-struct Options {
+struct CompareArguments {
   GlobalOptions global;
   std::string study;
   std::string out;
@@ -28,7 +28,7 @@ struct Options {
   std::string trace;
 };
 
-std::string run_json(const Options& options, std::chrono::steady_clock::duration duration) {
+std::string run_json(const CompareArguments& options, std::chrono::steady_clock::duration duration) {
   std::array<char, 256> host{};
   gethostname(host.data(), host.size() - 1);
   const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
@@ -52,7 +52,7 @@ std::string why_none(const StudyResult& result, const std::string& folder) {
   return fmt::format("no strategy is applicable to this study; see not_applicable in {}/results.json", folder);
 }
 
-int compare(const Options& options) {
+int compare(const CompareArguments& options) {
   const auto start = std::chrono::steady_clock::now();
   const Expected<Study> study = read_study(options.study, study_options(options.global.seed));
   if (!study) return wrong_input(study.error());
@@ -97,7 +97,7 @@ int compare(const Options& options) {
 }  // namespace
 
 void add_compare(CLI::App& app, Action& action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CompareArguments>();
   CLI::App* command = app.add_subcommand("compare", "Simulate every strategy of a study and compare them");
   command->add_option("STUDY", options->study, "A shipped study's name or a file")->required();
   command->add_option("--out", options->out, "Folder for the results (default results/<study name>)");

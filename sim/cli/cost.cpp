@@ -18,7 +18,7 @@
 namespace longhaul {
 namespace {
 
-struct Options {
+struct CostArguments {
   GlobalOptions global;
   std::string device;
   std::string rows = "-";
@@ -75,12 +75,12 @@ std::string table_text(const CsvTable& table) {
 }
 
 // Without --format: a table on a terminal, else CSV for whoever reads it.
-Format format_of(const GlobalOptions& options) {
+Format cost_format(const GlobalOptions& options) {
   if (!options.format_name.empty()) return options.format();
   return isatty(STDOUT_FILENO) != 0 ? Format::kTable : Format::kCsv;
 }
 
-int cost(const Options& options) {
+int cost(const CostArguments& options) {
   std::string name = options.device;
   for (char& c : name) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
@@ -106,7 +106,7 @@ int cost(const Options& options) {
   Errors errors;  // a column of the input that has the name of an added one
   const CsvTable table = read_csv(*rows, file, errors);
   if (!errors.empty()) return wrong_input(errors);
-  const Format format = format_of(options.global);
+  const Format format = cost_format(options.global);
   print(format == Format::kCsv ? *rows : format == Format::kJson ? json_text(table) : table_text(table));
   return kExitDone;
 }
@@ -114,7 +114,7 @@ int cost(const Options& options) {
 }  // namespace
 
 void add_cost(CLI::App& app, Action& action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CostArguments>();
   CLI::App* command = app.add_subcommand("cost", "Predict the time of each kernel of a CSV");
   command->add_option("--device", options->device, "A shipped device (case ignored) or a file")->required();
   command->add_option("ROWS", options->rows, "CSV of kernels; - reads standard input")->capture_default_str();

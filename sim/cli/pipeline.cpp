@@ -9,7 +9,7 @@
 namespace longhaul {
 namespace {
 
-struct Options {
+struct PipelineArguments {
   GlobalOptions global;
   PipelineRequest request;
 };
@@ -36,7 +36,7 @@ std::string pipeline_table(const PipelineReport& report) {
   return text + "\n" + pipeline_diagram(report);
 }
 
-int pipeline(const Options& options) {
+int pipeline(const PipelineArguments& options) {
   const Expected<PipelineReport> report = report_pipeline(options.request);
   if (!report) return wrong_input(report.error());
   switch (options.global.format()) {
@@ -56,7 +56,7 @@ int pipeline(const Options& options) {
 }  // namespace
 
 void add_pipeline(CLI::App& app, Action& action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<PipelineArguments>();
   PipelineRequest& request = options->request;
   CLI::App* command =
       app.add_subcommand("pipeline", "Run a pipeline schedule alone: makespan, bubble, memory, diagram");

@@ -19,7 +19,7 @@
 namespace longhaul {
 namespace {
 
-struct Options {
+struct SimulateArguments {
   EntryOptions entry;
   std::string out;
   bool trace = false;
@@ -80,7 +80,7 @@ std::string entry_text(const EntryResult& entry, const CaseResult& of, const std
   return results_text(json);
 }
 
-int simulate_entry(const Options& options) {
+int simulate_entry(const SimulateArguments& options) {
   const Expected<std::unique_ptr<StudyEntry>> read = read_entry(options.entry);
   if (!read) return wrong_input(read.error());
   Study one = (*read)->study;
@@ -129,7 +129,7 @@ int simulate_entry(const Options& options) {
 }  // namespace
 
 void add_simulate(CLI::App& app, Action& action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<SimulateArguments>();
   CLI::App* command = app.add_subcommand("simulate", "Simulate one strategy of a study in depth");
   command->add_option("--out", options->out,
                       "Folder for result.json and the trace (with --trace: default results/<study name>)");

@@ -14,7 +14,7 @@
 namespace longhaul {
 namespace {
 
-struct Options {
+struct TopologyArguments {
   GlobalOptions global;
   std::string file;
   std::optional<int> gpus;
@@ -25,7 +25,7 @@ struct Options {
 const char* scope_text(LinkScope scope) { return scope == LinkScope::kIntraNode ? "inside a node" : "between nodes"; }
 
 // The asked route, or one to each kind of place: the next GPU, the next node, NVLink domain, leaf and pod.
-std::vector<RouteSummary> routes(const Cluster& cluster, const Options& options) {
+std::vector<RouteSummary> routes(const Cluster& cluster, const TopologyArguments& options) {
   if (options.route.size() == 2) return {describe_route(cluster, options.route[0], options.route[1])};
   const Topology& shape = cluster.topology();
   const std::int64_t node = cluster.gpus_per_node();
@@ -129,7 +129,7 @@ std::string summary_table(const TopologySummary& summary, const std::vector<Rout
   return text;
 }
 
-int topology(const Options& options) {
+int topology(const TopologyArguments& options) {
   const Expected<Topology> read = read_topology(options.file, data_directory());
   if (!read) return wrong_input(read.error());
   constexpr int kDomainsWhenOpen = 2;
@@ -165,7 +165,7 @@ int topology(const Options& options) {
 }  // namespace
 
 void add_topology(CLI::App& app, Action& action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TopologyArguments>();
   CLI::App* command = app.add_subcommand("topology", "Describe a cluster: nodes, links, bisection, routes");
   command->add_option("FILE", options->file, "A shipped topology's name or a file")->required();
   command->add_option("--gpus", options->gpus,

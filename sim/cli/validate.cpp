@@ -20,7 +20,7 @@
 namespace longhaul {
 namespace {
 
-struct Options {
+struct ValidateArguments {
   ValidateOptions run;
   std::string baseline;
   std::string max_error, max_slowdown;  // as given; empty: not given
@@ -39,8 +39,6 @@ struct Input {
   double max_slowdown = kDefaultMaxSlowdown;
   Plant plant;
 };
-
-void append(Errors& errors, const Errors& more) { errors.insert(errors.end(), more.begin(), more.end()); }
 
 // A fraction between 0 and 1; percents are the usual mistake.
 std::optional<double> fraction(const char* option, const std::string& text, Errors& errors) {
@@ -70,7 +68,7 @@ Plant plant_of(const std::string& text, Errors& errors) {
   return {};
 }
 
-void check_combinations(const Options& options, Errors& errors) {
+void check_combinations(const ValidateArguments& options, Errors& errors) {
   const auto fault = [&](const char* option, const char* message, const char* expected) {
     errors.push_back({"<command line>", option, message, expected, ""});
   };
@@ -95,7 +93,7 @@ void check_combinations(const Options& options, Errors& errors) {
   }
 }
 
-Expected<Input> read_input(const Options& options) {
+Expected<Input> read_input(const ValidateArguments& options) {
   Input input;
   Errors errors;
   check_combinations(options, errors);
@@ -136,7 +134,8 @@ struct Outcome {
   DoubleTimeline timeline;
 };
 
-Expected<Outcome> compare(const Options& options, const Input& input, const PreparedRun& prepared, const KeptRun& run) {
+Expected<Outcome> compare(const ValidateArguments& options, const Input& input, const PreparedRun& prepared,
+                          const KeptRun& run) {
   const CaseSetup& setup = *prepared.setup;
   const Prediction prediction = predict_run(setup, prepared.planned);
   // A kept run holds its record below the key of that name.
@@ -190,7 +189,7 @@ std::string trace_text(const Outcome& outcome) {
 }
 
 // Into the folder of kept runs, beside those of the same day.
-void keep(const Options& options, const KeptRun& run) {
+void keep(const ValidateArguments& options, const KeptRun& run) {
   const RunIdentity& identity = run.record.identity;
   const std::string name = plain_file_name(
       fmt::format("{}-{}-{}-{}x{}-{}-{:016x}", identity.study, identity.study_case, identity.strategy, run.record.ranks,
@@ -202,7 +201,7 @@ void keep(const Options& options, const KeptRun& run) {
   say(options.run.entry.global, "kept: " + file);
 }
 
-void write_outputs(const Options& options, const Outcome& outcome, const KeptRun& run) {
+void write_outputs(const ValidateArguments& options, const Outcome& outcome, const KeptRun& run) {
   const ValidationReport& report = outcome.report;
   if (options.keep) keep(options, run);  // first: what was measured is lost by no report that cannot be written
   if (!options.out.empty()) {
@@ -219,7 +218,7 @@ void write_outputs(const Options& options, const Outcome& outcome, const KeptRun
 }
 
 // A run that a fault ended: what was measured before is kept, the fault is the one line.
-int ended_early(const Options& options, const KeptRun& run) {
+int ended_early(const ValidateArguments& options, const KeptRun& run) {
   const RunFailure& failure = run.record.failure;
   std::string kept;
   if (!options.out.empty() && options.run.record.empty()) {
@@ -240,7 +239,7 @@ int ended_early(const Options& options, const KeptRun& run) {
   return code;
 }
 
-int finish(const Options& options, const Input& input, const PreparedRun& prepared, const KeptRun& run) {
+int finish(const ValidateArguments& options, const Input& input, const PreparedRun& prepared, const KeptRun& run) {
   if (!run.record.failure.kind.empty()) return ended_early(options, run);
   const Expected<Outcome> outcome = compare(options, input, prepared, run);
   if (!outcome) {
@@ -273,7 +272,7 @@ Expected<FreshRun> run_fresh(const StudyEntry& asked, const ValidateOptions& opt
   }
 }
 
-int run_one(const Options& options, ReferenceCache& cache) {
+int run_one(const ValidateArguments& options, ReferenceCache& cache) {
   const Expected<Input> input = read_input(options);
   if (!input) return wrong_input(input.error());
   if (!options.out.empty()) probe_output_folder(options.out);
@@ -293,7 +292,7 @@ int run_one(const Options& options, ReferenceCache& cache) {
 }
 
 // Every entry of the study, or of the case that was asked for, each in a folder of its own.
-Expected<std::vector<Options>> all_entries(const Options& options) {
+Expected<std::vector<ValidateArguments>> all_entries(const ValidateArguments& options) {
   Errors errors;
   const auto one_alone = [&](const char* option, const std::string& value) {
     if (value.empty()) return;
@@ -305,14 +304,14 @@ Expected<std::vector<Options>> all_entries(const Options& options) {
   one_alone("--markdown", options.markdown);
   const Expected<Study> study = read_study(options.run.entry.study, study_options(options.run.entry.global.seed));
   if (!study) append(errors, study.error());
-  std::vector<Options> entries;
+  std::vector<ValidateArguments> entries;
   if (study) {
     std::vector<std::string> cases;
     for (const StudyCase& one : study->cases) {
       cases.push_back(one.name);
       if (!options.run.entry.case_name.empty() && one.name != options.run.entry.case_name) continue;
       for (const StrategyEntry& entry : one.strategies) {
-        Options single = options;
+        ValidateArguments single = options;
         single.run.entry.strategy = entry.label;
         single.run.entry.case_name = one.name;
         if (!options.out.empty()) {
@@ -331,15 +330,15 @@ Expected<std::vector<Options>> all_entries(const Options& options) {
   return entries;
 }
 
-std::string entry_name(const Options& options) {
+std::string entry_name(const ValidateArguments& options) {
   return fmt::format("{} {}", options.run.entry.case_name, options.run.entry.strategy);
 }
 
 // What each run would take on the GPU that the study names.
-int plan_runs(const std::vector<Options>& entries) {
+int plan_runs(const std::vector<ValidateArguments>& entries) {
   double total = 0;
   std::string text;
-  for (const Options& options : entries) {
+  for (const ValidateArguments& options : entries) {
     const Expected<std::unique_ptr<StudyEntry>> asked = read_entry(options.run.entry);
     if (!asked) return wrong_input(asked.error());
     const Expected<RunCost> cost = cost_of_run(**asked, options.run);
@@ -359,22 +358,22 @@ int plan_runs(const std::vector<Options>& entries) {
 }
 
 // One after another; a run that cannot be done does not keep the others from it.
-int run_entries(const Options& given) {
+int run_entries(const ValidateArguments& given) {
   const Expected<ReferenceChoice> reference = reference_choice(given.reference);
   if (!reference) return wrong_input(reference.error());
-  Options options = given;
+  ValidateArguments options = given;
   options.run.reference = *reference;
   ReferenceCache cache;
   cache.choice = *reference;
   if (!options.run.entry.strategy.empty() && !options.plan) return run_one(options, cache);
-  Expected<std::vector<Options>> entries = std::vector<Options>{options};
+  Expected<std::vector<ValidateArguments>> entries = std::vector<ValidateArguments>{options};
   if (options.run.entry.strategy.empty()) entries = all_entries(options);
   if (!entries) return wrong_input(entries.error());
   if (options.plan) return plan_runs(*entries);
   if (!options.out.empty()) std::filesystem::create_directories(options.out);
   int failed = 0, impossible = 0, wrong = 0;
   std::string summary;
-  for (const Options& one : *entries) {
+  for (const ValidateArguments& one : *entries) {
     cache.note = [&](const std::string& what) {
       say(options.run.entry.global, fmt::format("{}: {}", entry_name(one), what));
     };
@@ -397,11 +396,11 @@ int run_entries(const Options& given) {
 }
 
 // In one process, or as the process of a job that mpirun or srun made of this one.
-int run_validate(const Options& options) {
+int run_validate(const ValidateArguments& options) {
   const std::unique_ptr<ProcessJob> job = open_process_job();
   if (!job) return run_entries(options);
   return run_in_job(*job, [&](JobLead& lead) {
-    Options all = options;
+    ValidateArguments all = options;
     all.run.job = &lead;
     return run_entries(all);
   });
@@ -410,7 +409,7 @@ int run_validate(const Options& options) {
 }  // namespace
 
 void add_validate(CLI::App& app, Action& action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ValidateArguments>();
   CLI::App* command =
       app.add_subcommand("validate", "Run a schedule for real and compare with the prediction and an earlier run");
   command->add_flag("--reduced", options->run.reduced, "Fewer ranks, layers and tokens, so that it fits this machine");

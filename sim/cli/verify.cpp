@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kMostBatches = 1'000'000;
 
-struct Options {
+struct VerifyArguments {
   EntryOptions entry;
   VerifyRequest request;
 };
@@ -44,7 +44,7 @@ Json quantities_json(const VerifyReport& report, double tolerance) {
   return quantities;
 }
 
-Json entry_json(const Options& options, const std::string& label, const Verified& verified) {
+Json entry_json(const VerifyArguments& options, const std::string& label, const Verified& verified) {
   const VerifyReport& report = verified.report;
   Json json = {{"name", label},
                {"tolerance", options.request.tolerance},
@@ -69,7 +69,7 @@ std::string random_text(const Verified& verified) {
                      verified.random_worst);
 }
 
-std::string report_text(const Options& options, const Verified& verified) {
+std::string report_text(const VerifyArguments& options, const Verified& verified) {
   if (options.entry.global.format() == Format::kJson) {
     Json json = {{"schema", "verify/1"}};
     json.update(entry_json(options, options.entry.strategy, verified));
@@ -97,7 +97,7 @@ std::string report_text(const Options& options, const Verified& verified) {
                             verified.worst(), options.request.tolerance);
 }
 
-int verify_one(const Options& options) {
+int verify_one(const VerifyArguments& options) {
   const Expected<std::unique_ptr<StudyEntry>> read = read_entry(options.entry);
   if (!read) return wrong_input(read.error());
   const FoundEntry& found = (*read)->found;
@@ -127,7 +127,7 @@ struct AllVerified {
   int compared = 0;
 };
 
-void add_line(const Options& options, const StudyCase& of, const StrategyEntry& entry,
+void add_line(const VerifyArguments& options, const StudyCase& of, const StrategyEntry& entry,
               const tl::expected<Verified, NotVerified>& verified, AllVerified& all) {
   Json json;
   std::string line, cells;
@@ -164,7 +164,7 @@ tl::expected<Verified, NotVerified> verify_or_say_why(const Study& study, const 
   }
 }
 
-int verify_all(const Options& options) {
+int verify_all(const VerifyArguments& options) {
   const Expected<Study> study = read_study(options.entry.study, study_options(options.entry.global.seed));
   if (!study) return wrong_input(study.error());
   note_unused_seed(options.entry.global, *study);
@@ -203,7 +203,7 @@ int verify_all(const Options& options) {
 }  // namespace
 
 void add_verify(CLI::App& app, Action& action) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<VerifyArguments>();
   CLI::App* command =
       app.add_subcommand("verify", "Execute a schedule on virtual ranks and compare with the reference");
   command->add_option("--tolerance", options->request.tolerance, "Largest error max|x-ref| / max|ref|")

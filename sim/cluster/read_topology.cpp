@@ -56,7 +56,7 @@ void read_device_key(JsonReader& reader, const std::string& data_directory, Topo
     if (device) {
       topology.device = *device;
     } else {
-      reader.errors().insert(reader.errors().end(), device.error().begin(), device.error().end());
+      append(reader.errors(), device.error());
     }
   };
   const std::string path = reader.child_path("device");

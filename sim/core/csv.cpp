@@ -86,6 +86,8 @@ CsvTable read_csv(const std::string& text, const std::string& file, Errors& erro
   return table;
 }
 
+std::string csv_number(const std::optional<double>& value) { return value ? fmt::format("{:g}", *value) : ""; }
+
 std::string csv_line(const std::vector<std::string>& fields) {
   std::string line;
   for (std::size_t i = 0; i < fields.size(); ++i) {

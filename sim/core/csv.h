@@ -31,6 +31,9 @@ struct CsvTable {
 // quote that is not closed, text behind one. No header, or a column twice, is an error of the file.
 CsvTable read_csv(const std::string& text, const std::string& file, Errors& errors);
 
+// "%g" of the number, an empty field for none.
+std::string csv_number(const std::optional<double>& value);
+
 // The fields as one line without its end, quoted where they need to be.
 std::string csv_line(const std::vector<std::string>& fields);
 

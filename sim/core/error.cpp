@@ -36,6 +36,8 @@ std::string InputError::to_string() const {
   return printable(text);
 }
 
+void append(Errors& errors, const Errors& more) { errors.insert(errors.end(), more.begin(), more.end()); }
+
 void set_named_at(Errors& errors, std::size_t first, const std::string& file, const std::string& path) {
   for (std::size_t i = first; i < errors.size(); ++i) {
     if (errors[i].file != file && errors[i].named_at.empty()) errors[i].named_at = fmt::format("{}: {}", file, path);

@@ -29,6 +29,11 @@ struct InputError {
 
 using Errors = std::vector<InputError>;
 
+// Of one list or table: a wrong file has a fault in every line.
+inline constexpr std::size_t kMaxFaults = 20;
+
+void append(Errors& errors, const Errors& more);
+
 // Says of every error from index `first` on that lies in another file than `file` that `path` of `file` names it,
 // unless it says so already.
 void set_named_at(Errors& errors, std::size_t first, const std::string& file, const std::string& path);

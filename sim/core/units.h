@@ -7,6 +7,11 @@
 
 namespace longhaul {
 
+// SI prefixes, to bring what a table prints to seconds and bytes.
+inline constexpr double kMilli = 1e-3;
+inline constexpr double kMicro = 1e-6;
+inline constexpr double kGiga = 1e9;
+
 // An amount of data in bytes; exact.
 struct Bytes {
   std::int64_t value = 0;

@@ -13,11 +13,10 @@
 namespace longhaul {
 namespace {
 
-constexpr double kMeasuredHeadDim = 128;
 // FLOPs of one pair at that dimension: two products forward, five backward (flashcp.md 0).
 constexpr double kForwardFlops = 4 * kMeasuredHeadDim;
 constexpr double kBackwardFlops = 10 * kMeasuredHeadDim;
-constexpr double kLargestConstant = 1.0;  // seconds
+constexpr double kLargestSeconds = 1.0;  // seconds
 constexpr double kMostTailTiles = 100;
 
 struct GenerationName {
@@ -53,18 +52,18 @@ AttentionLibraryPass read_pass(JsonReader& parent, const char* key, bool forward
   const Json* json = parent.required(key, "an object of constants");
   if (json == nullptr) return pass;
   JsonReader reader(*json, parent.file(), parent.child_path(key), parent.errors());
-  pass.seconds_per_call = reader.required_number("seconds_per_call", 0, kLargestConstant).value_or(0);
-  pass.seconds_per_pair = reader.required_number("seconds_per_pair", 1e-15, kLargestConstant).value_or(1);
-  pass.seconds_per_tile = reader.required_number("seconds_per_tile", 0, kLargestConstant).value_or(0);
-  pass.seconds_per_row = reader.number("seconds_per_row", 0, kLargestConstant).value_or(0);
+  pass.seconds_per_call = reader.required_number("seconds_per_call", 0, kLargestSeconds).value_or(0);
+  pass.seconds_per_pair = reader.required_number("seconds_per_pair", 1e-15, kLargestSeconds).value_or(1);
+  pass.seconds_per_tile = reader.required_number("seconds_per_tile", 0, kLargestSeconds).value_or(0);
+  pass.seconds_per_row = reader.number("seconds_per_row", 0, kLargestSeconds).value_or(0);
   const std::int64_t rows = reader.required_integer("block_rows", kAttentionBlock, kAttentionTile).value_or(0);
   if (rows != 0 && rows != kAttentionBlock && rows != kAttentionTile) {
     reader.add_error("block_rows", "is no block of rows", fmt::format("{} or {}", kAttentionBlock, kAttentionTile));
   }
   pass.block_rows = rows;
   pass.masked_tail_tiles = reader.required_number("masked_tail_tiles", 0, kMostTailTiles).value_or(0);
-  pass.seconds_per_idle_block = reader.number("seconds_per_idle_block", 0, kLargestConstant).value_or(0);
-  pass.seconds_per_masked_pair = reader.number("seconds_per_masked_pair", 1e-15, kLargestConstant).value_or(0);
+  pass.seconds_per_idle_block = reader.number("seconds_per_idle_block", 0, kLargestSeconds).value_or(0);
+  pass.seconds_per_masked_pair = reader.number("seconds_per_masked_pair", 1e-15, kLargestSeconds).value_or(0);
   if (forward) pass.packs_heads = reader.boolean("packs_heads").value_or(false);
   pass.clock = reader.number("clock_hz", 1e8, 1e10).value_or(0);
   pass.starts_with_main_kernel = reader.boolean("starts_with_main_kernel").value_or(false);

@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <vector>
 
+#include "sim/core/integers.h"
 #include "sim/core/invariant.h"
 
 namespace longhaul {
 namespace {
 
 constexpr std::int64_t kRoundsAtTheEnd = 4;
-
-double as_double(std::int64_t value) { return static_cast<double>(value); }
 
 std::int64_t items_of(const PieceTiles& piece, const AttentionItems& items) {
   return items.forward ? piece.q_tiles : piece.k_tiles;

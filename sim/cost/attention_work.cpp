@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/core/integers.h"
 #include "sim/core/invariant.h"
 
 namespace longhaul {
@@ -9,9 +10,8 @@ namespace {
 
 constexpr double kTile = static_cast<double>(kAttentionTile);
 
-std::int64_t tiles(std::int64_t rows) { return (rows + kAttentionTile - 1) / kAttentionTile; }
-std::int64_t blocks(std::int64_t rows) { return (rows + kAttentionBlock - 1) / kAttentionBlock; }
-double as_double(std::int64_t value) { return static_cast<double>(value); }
+std::int64_t tiles(std::int64_t rows) { return ceil_div(rows, kAttentionTile); }
+std::int64_t blocks(std::int64_t rows) { return ceil_div(rows, kAttentionBlock); }
 
 // Tiles of the other axis that one tile visits: the mean over its own rows, half a tile for the edge and half a tile
 // for rounding, at most all.
@@ -150,7 +150,7 @@ void AttentionWork::pack(const AttentionPieceSize& piece, const PieceTiles& in_t
   std::int64_t rows = kAttentionTile;
   for (PackedTiles& one : packed) {
     rows /= 2;
-    const std::int64_t count = (piece.q_rows + rows - 1) / rows;
+    const std::int64_t count = ceil_div(piece.q_rows, rows);
     one.tiles += count;
     one.pairs += as_double(count * rows) * (masked ? std::min(mean + as_double(rows) / 2, all) : all);
   }

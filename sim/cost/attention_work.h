@@ -24,6 +24,7 @@
 namespace longhaul {
 
 inline constexpr double kLeastRamp = 0.3;
+inline constexpr double kMeasuredHeadDim = 128;      // of the measured rows; other widths scale from it
 inline constexpr std::int64_t kAttentionTile = 128;  // rows of a query tile: flashcp.md 6.2, csbp.md 8
 inline constexpr std::int64_t kAttentionBlock = kAttentionTile / 2;
 

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kMostRows = std::int64_t{1} << 30;  // of a matrix or sequence
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
-constexpr double kMilli = 1e3;
+constexpr double kMsPerSecond = 1e3;
 
 std::vector<std::string> split(const std::string& text, const char* separator) {
   std::vector<std::string> fields;
@@ -203,8 +203,8 @@ Expected<std::string> predict_rows(const KernelModel& model, const std::string& 
     Row row(table.columns, fields.fields, file, fields.line, errors);
     const std::optional<Estimate> estimate = predict_row(model, row);
     if (!estimate) continue;
-    out += fmt::format("{},{:.9f},{:.9f},{:.9f},{}\n", csv_line(fields.fields), estimate->seconds * kMilli,
-                       estimate->low * kMilli, estimate->high * kMilli, basis_name(estimate->basis));
+    out += fmt::format("{},{:.9f},{:.9f},{:.9f},{}\n", csv_line(fields.fields), estimate->seconds * kMsPerSecond,
+                       estimate->low * kMsPerSecond, estimate->high * kMsPerSecond, basis_name(estimate->basis));
   }
   if (!errors.empty()) return tl::unexpected(std::move(errors));
   return out;

@@ -387,7 +387,7 @@ Expected<KernelModel> load_kernel_model(const DeviceSpec& device, const std::str
   for (const std::string& file : files) {
     Expected<Calibration> calibration = read_calibration(file);
     if (!calibration) {
-      errors.insert(errors.end(), calibration.error().begin(), calibration.error().end());
+      append(errors, calibration.error());
       continue;
     }
     const double apart = calibration->name == device.name ? 0 : distance(device, *calibration);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "sim/core/integers.h"
 #include "sim/core/invariant.h"
 
 namespace longhaul {
@@ -15,16 +16,12 @@ constexpr std::int64_t kBurstRows = 512;      // see gemm_call
 // Of the time of a tile of head dimension 128, the part that does not grow with the dimension is this to one: the
 // exponentials of 128 x 128 pairs, 16 a clock, take 0.56 us where the two products of forward take 1.0 (H200).
 constexpr double kExponentials = 0.62;
-constexpr double kMeasuredHeadDim = 128;
 // Backward of a wider head takes key tiles of half as many rows: launches of few items take half as long as with whole
 // tiles (calibrate.csv).
 constexpr std::int64_t kWideParts = 2;
 constexpr std::int64_t kBlockLogits = 32768;  // see row_work
 constexpr std::int64_t kMostClusterBlocks = 8;
 constexpr std::int64_t kMostRegisterColumns = 8192;
-
-double as_double(std::int64_t value) { return static_cast<double>(value); }
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 

@@ -13,14 +13,13 @@
 #include "sim/cluster/find_topology.h"
 #include "sim/core/csv.h"
 #include "sim/core/data_files.h"
+#include "sim/core/integers.h"
+#include "sim/core/units.h"
 #include "sim/network/nccl/rows.h"
 #include "sim/network/shipped_nccl.h"
 
 namespace longhaul {
 namespace {
-
-constexpr double kMicro = 1e-6;
-constexpr double kGiga = 1e9;
 
 // A cluster and what runs on it.
 struct Machine {
@@ -217,7 +216,7 @@ std::vector<int> nccl_tests_ranks(const Topology& topology, int nodes, int ranks
 Transfer nccl_tests_transfer(Collectives& collectives, NcclCollective collective, std::span<const int> ranks,
                              Bytes size) {
   const auto count = static_cast<std::int64_t>(ranks.size());
-  const Bytes part{(size.value + count - 1) / count};
+  const Bytes part{ceil_div(size.value, count)};
   switch (collective) {
     case NcclCollective::kAllReduce:
       return collectives.all_reduce(ranks, size);

@@ -3,14 +3,13 @@
 #include <algorithm>
 
 #include "sim/core/invariant.h"
+#include "sim/core/units.h"
 #include "sim/network/algorithm_loads.h"
 #include "sim/network/nccl/graph.h"
 #include "sim/network/shipped_nccl.h"
 
 namespace longhaul {
 namespace {
-
-constexpr double kMicro = 1e-6;
 
 InsideDomain inside_of(NcclAlgorithm algorithm) {
   if (algorithm == NcclAlgorithm::kCollNetDirect) return InsideDomain::kDirect;

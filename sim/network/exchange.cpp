@@ -2,16 +2,13 @@
 #include <algorithm>
 
 #include "sim/core/invariant.h"
+#include "sim/core/units.h"
 #include "sim/network/all_pairs.h"
 #include "sim/network/collectives.h"
 #include "sim/network/nccl/graph.h"
 
 namespace longhaul {
-namespace {
-
-constexpr double kGiga = 1e9;
-
-}  // namespace
+namespace {}  // namespace
 
 // Of the busiest rank, each figure by itself.
 struct Collectives::Peers {

@@ -249,7 +249,7 @@ void read_attention_library_name(const Placed& placed, const std::string& file, 
   if (!generation || name == attention_library_names().front()) return;
   const auto library = read_attention_library(name, data_directory());
   if (!library) {
-    errors.insert(errors.end(), library.error().begin(), library.error().end());
+    append(errors, library.error());
   } else if ((*library)->matrix_share.count(*generation) == 0) {
     reader.add_error("attention_library", fmt::format("\"{}\" has no constants for the GPUs of the topology", name),
                      fmt::format("GPUs of a generation among {}", fmt::join(library_generations(**library), ", ")));

@@ -68,7 +68,7 @@ void read_topology_of(CaseKeys& keys, StudyCase& study_case, CaseReferences& ref
   Expected<Topology> topology = parse_topology(*placed.value, keys.file(), placed.path, data_directory());
   if (!topology) {
     set_named_at(topology.error(), 0, keys.file(), placed.path);
-    keys.errors().insert(keys.errors().end(), topology.error().begin(), topology.error().end());
+    append(keys.errors(), topology.error());
     return;
   }
   study_case.topology = std::move(*topology);
@@ -87,7 +87,7 @@ void read_gpus(CaseKeys& keys, StudyCase& study_case) {
   if (study_case.topology.gpus_per_node == 0) return;
   const auto cluster = make_cluster(study_case.topology, static_cast<int>(*gpus), keys.file(), placed.path);
   if (cluster) return;
-  keys.errors().insert(keys.errors().end(), cluster.error().begin(), cluster.error().end());
+  append(keys.errors(), cluster.error());
 }
 
 void read_model_of(CaseKeys& keys, StudyCase& study_case, CaseReferences& references) {

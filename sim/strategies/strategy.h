@@ -19,6 +19,9 @@
 
 namespace longhaul {
 
+// Tokens, rows or documents that an option may name.
+inline constexpr std::int64_t kMostTokens = std::int64_t{1} << 40;
+
 // Which degree of a layout holds the ranks that share a sequence, and so which defaults hold (cli.md, "A study").
 enum class StrategyFamily : std::uint8_t {
   kData,      // dp alone

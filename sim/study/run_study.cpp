@@ -137,7 +137,7 @@ Expected<StudyResult> run_study(const Study& study, const RunOptions& options) {
   for (const StudyCase& study_case : study.cases) {
     Expected<CaseSetup> setup = set_up_case(study_case, study.file);
     if (!setup) {
-      errors.insert(errors.end(), setup.error().begin(), setup.error().end());
+      append(errors, setup.error());
       continue;
     }
     CaseResult& one = result.cases.emplace_back();
@@ -149,7 +149,7 @@ Expected<StudyResult> run_study(const Study& study, const RunOptions& options) {
     for (const PlannedEntry& entry : planned.back()) {
       if (entry.hidden) continue;  // what a baseline cannot fill costs the speed-up only
       const Errors faults = entry_errors(*one.setup, entry.entry);
-      errors.insert(errors.end(), faults.begin(), faults.end());
+      append(errors, faults);
     }
   }
   if (!errors.empty()) return tl::unexpected(std::move(errors));

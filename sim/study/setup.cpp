@@ -58,7 +58,7 @@ Expected<CaseSetup> set_up_case(const StudyCase& study_case, const std::string& 
   Expected<KernelModel> kernels = load_kernel_model(study_case.topology.device, data_directory());
   Errors errors;
   if (!cluster) errors = cluster.error();
-  if (!kernels) errors.insert(errors.end(), kernels.error().begin(), kernels.error().end());
+  if (!kernels) append(errors, kernels.error());
   if (!errors.empty()) return tl::unexpected(std::move(errors));
   const auto eager = read_eager_kernels(data_directory());
   if (!eager) return tl::unexpected(eager.error());

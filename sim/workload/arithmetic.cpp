@@ -1,9 +1,9 @@
 #include "sim/workload/arithmetic.h"
 
+#include "sim/core/integers.h"
+
 namespace longhaul {
 namespace {
-
-double as_double(std::int64_t count) { return static_cast<double>(count); }
 
 constexpr std::int64_t kElementBytes = 2;    // bf16
 constexpr std::int64_t kLogSumExpBytes = 4;  // fp32

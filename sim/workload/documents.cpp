@@ -15,7 +15,6 @@ namespace longhaul {
 namespace {
 
 constexpr std::int64_t kMaxFileTokens = std::int64_t{1} << 30;  // of one document before it is cut
-constexpr std::size_t kMaxFaults = 20;                          // of one list of lengths
 
 // Appends one document to the open sequence of a batch.
 void add_document(Batch& batch, std::int64_t tokens) {
@@ -168,7 +167,7 @@ void read_file(JsonReader& reader, DocumentSource& source) {
 std::vector<std::int64_t> read_document_lengths(const std::string& file, Errors& errors) {
   const Expected<std::string> contents = read_input_file(file, "a file of document lengths");
   if (!contents) {
-    errors.insert(errors.end(), contents.error().begin(), contents.error().end());
+    append(errors, contents.error());
     return {};
   }
   const std::string& text = *contents;
@@ -180,7 +179,7 @@ std::vector<std::int64_t> read_document_lengths(const std::string& file, Errors&
     if (list) {
       lengths = read_list(*list, kMaxFileTokens, file, "", errors);
     } else {
-      errors.insert(errors.end(), list.error().begin(), list.error().end());
+      append(errors, list.error());
     }
   } else {
     lengths = read_lines(text, file, errors);

@@ -17,7 +17,6 @@ namespace {
 
 constexpr double kMaxDocumentTokens = 0x1p30;
 constexpr std::size_t kBuckets = 4096;
-constexpr std::size_t kMaxFaults = 20;  // of one table: a wrong file has a fault in every line
 constexpr const char* kHeader = "quantile,tokens";
 
 // A row and where it stands, so that the checks name the place whatever the form of the table.
@@ -193,7 +192,7 @@ std::optional<LengthTable> find_lengths(const Json& reference, const std::string
   const std::size_t errors_before = errors.size();
   const Expected<std::string> contents = read_input_file(*table_file, "a length table");
   if (!contents) {
-    errors.insert(errors.end(), contents.error().begin(), contents.error().end());
+    append(errors, contents.error());
     set_named_at(errors, errors_before, file, path);
     return std::nullopt;
   }

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "sim/core/invariant.h"
+#include "sim/core/order_statistics.h"
 #include "validate/fit/residuals.h"
 
 namespace longhaul {
@@ -56,11 +57,11 @@ struct Target {
   double p90;
 };
 
-using Filter = std::function<bool(const CollectiveTable&, const CollectiveMeasurement&)>;
+using MeasurementFilter = std::function<bool(const CollectiveTable&, const CollectiveMeasurement&)>;
 
 struct GroupSpec {
   std::string name;
-  Filter holds;
+  MeasurementFilter holds;
   std::vector<Target> targets;
   bool held_out = false;  // of held-out tables alone; else of all others
 };

@@ -73,8 +73,6 @@ Json part_json(const CollectiveAccuracy& accuracy) {
   return {{"groups", groups}, {"tables", tables}};
 }
 
-std::string number(const std::optional<double>& value) { return value ? fmt::format("{:g}", *value) : ""; }
-
 constexpr const char* kGroupColumns =
     "left_out,kind,name,band,rows,median_percent,p90_percent,target_median,target_p90,reason,";
 constexpr const char* kRowColumns =
@@ -107,7 +105,7 @@ void add_csv(std::string& out, const std::string& left_out, const CollectiveAccu
       if (band.rows == 0) continue;
       out += without_row({left_out, "group", group.name, band.name, std::to_string(band.rows),
                           fmt::format("{:.2f}", band.median), fmt::format("{:.2f}", band.p90),
-                          number(band.target_median), number(band.target_p90), ""});
+                          csv_number(band.target_median), csv_number(band.target_p90), ""});
     }
   }
   for (const TableError& table : accuracy.tables) {

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "sim/core/invariant.h"
+#include "sim/core/order_statistics.h"
 #include "validate/accuracy/context_parallel.h"
 
 namespace longhaul {
@@ -26,18 +27,6 @@ struct Row {
   const PublishedPrediction* prediction = nullptr;
   double percent() const { return 100 * prediction->error; }
 };
-
-// Median: the mean of the middle two of an even count. Percentile: nearest rank. Not empty.
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
-
-double percentile90(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[(values.size() * 9 + 9) / 10 - 1];
-}
 
 std::vector<double> absolute(const std::vector<Row>& rows) {
   std::vector<double> out;
@@ -132,7 +121,7 @@ PublishedSummary summary_of(const PublishedTable& table, std::size_t numbers, co
   std::vector<double> with_sign;
   for (const Row& row : rows) with_sign.push_back(row.percent());
   out.median = median(absolute(rows));
-  out.p90 = percentile90(absolute(rows));
+  out.p90 = nearest_rank(absolute(rows), 0.9);
   out.bias = median(with_sign);
   return out;
 }

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "sim/cluster/topology.h"
+#include "sim/core/order_statistics.h"
 #include "sim/cost/cost_rows.h"
 #include "sim/cost/estimate.h"
 #include "validate/fit/fit.h"
@@ -29,9 +30,9 @@ bool counts(const FittedRow& row) {
   return !row.kernel_class.empty() && row.row.seconds >= kLeastSeconds && spread_of(row.row) < kMostSpread;
 }
 
-using Filter = std::function<bool(const FittedRow&)>;
+using RowFilter = std::function<bool(const FittedRow&)>;
 
-KernelErrors errors_of(std::string kind, std::string name, const std::vector<FittedRow>& rows, const Filter& holds) {
+KernelErrors errors_of(std::string kind, std::string name, const std::vector<FittedRow>& rows, const RowFilter& holds) {
   KernelErrors out;
   out.kind = std::move(kind);
   out.name = std::move(name);
@@ -60,7 +61,7 @@ struct TargetSpec {
   const char* name;
   double median;
   std::optional<double> p90;
-  Filter holds;
+  RowFilter holds;
 };
 
 // Issue figures: rows that no fit saw, of 0.05 ms and more with a spread under 10 %.
@@ -218,12 +219,12 @@ Expected<KernelAccuracy> kernel_accuracy(const std::string& data_directory) {
       aside_rows ? predict_shipped(data_directory, "h200", *aside_rows) : tl::unexpected(aside_rows.error());
   Errors errors;
   if (!fit) errors = fit.error();
-  if (!aside) errors.insert(errors.end(), aside.error().begin(), aside.error().end());
+  if (!aside) append(errors, aside.error());
   std::vector<PublishedFit> published;
   for (const std::string& device : published_devices()) {
     if (!fit) break;
     Expected<PublishedFit> one = fit_published(device, data_directory, fit->calibration());
-    if (!one) errors.insert(errors.end(), one.error().begin(), one.error().end());
+    if (!one) append(errors, one.error());
     if (one) published.push_back(std::move(*one));
   }
   if (!errors.empty()) return tl::unexpected(std::move(errors));

@@ -9,7 +9,7 @@
 namespace longhaul {
 namespace {
 
-constexpr double kMilli = 1e3;
+constexpr double kMsPerSecond = 1e3;
 
 std::string verdict_text(const KernelErrors& group) {
   if (!group.target_median || group.rows == 0) return "";
@@ -43,8 +43,6 @@ Json group_json(const KernelErrors& group) {
   return out;
 }
 
-std::string number(const std::optional<double>& value) { return value ? fmt::format("{:g}", *value) : ""; }
-
 std::string row_csv(const char* kind, const FittedRow& fitted) {
   const KernelRow& row = fitted.row;
   return csv_line({kind,
@@ -62,11 +60,11 @@ std::string row_csv(const char* kind, const FittedRow& fitted) {
                    row.op,
                    row.pass,
                    row.impl,
-                   fmt::format("{:.6f}", row.seconds * kMilli),
+                   fmt::format("{:.6f}", row.seconds * kMsPerSecond),
                    fmt::format("{:.1f}", 100 * spread_of(row)),
-                   fmt::format("{:.6f}", fitted.held_out * kMilli),
-                   fmt::format("{:.6f}", fitted.held_out_low * kMilli),
-                   fmt::format("{:.6f}", fitted.held_out_high * kMilli),
+                   fmt::format("{:.6f}", fitted.held_out * kMsPerSecond),
+                   fmt::format("{:.6f}", fitted.held_out_low * kMsPerSecond),
+                   fmt::format("{:.6f}", fitted.held_out_high * kMsPerSecond),
                    fmt::format("{:.2f}", 100 * (fitted.held_out / row.seconds - 1))}) +
          "\n";
 }
@@ -111,8 +109,8 @@ std::string kernels_csv(const KernelAccuracy& accuracy) {
                                        fmt::format("{:.2f}", group.p90),
                                        fmt::format("{:.2f}", group.bias),
                                        fmt::format("{:.1f}", group.covered),
-                                       number(group.target_median),
-                                       number(group.target_p90)};
+                                       csv_number(group.target_median),
+                                       csv_number(group.target_p90)};
     fields.resize(21);
     out += csv_line(fields) + "\n";
   }

@@ -43,7 +43,7 @@ std::optional<std::size_t> one_of(const std::string& name, const std::string& wh
 std::vector<CsvRow> rows_of(const std::string& file, const std::vector<std::string>& columns, Errors& errors) {
   const Expected<std::string> text = read_input_file(file, "a table of published figures");
   if (!text) {
-    errors.insert(errors.end(), text.error().begin(), text.error().end());
+    append(errors, text.error());
     return {};
   }
   CsvTable table = read_csv(*text, file, errors);

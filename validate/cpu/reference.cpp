@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "sim/core/integers.h"
 #include "sim/core/invariant.h"
 #include "sim/workload/arithmetic.h"
 #include "validate/cpu/parameters.h"
@@ -39,7 +40,7 @@ using Gradients = LayerViews<double, Eigen::Map<Matrix>, Eigen::Map<Eigen::RowVe
 template <class Body>
 void by_rows(std::int64_t rows, int threads, const Body& body) {
   constexpr std::int64_t kRows = 64;
-  share_out((rows + kRows - 1) / kRows, std::max(1, threads),
+  share_out(ceil_div(rows, kRows), std::max(1, threads),
             [&](std::int64_t block) { body(block * kRows, std::min(kRows, rows - block * kRows)); });
 }
 

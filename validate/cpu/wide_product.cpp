@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "sim/core/integers.h"
 #include "sim/core/invariant.h"
 #include "validate/cpu/wide_product_avx2.h"
 
@@ -92,8 +93,8 @@ void wide_product_into(const ProductOperand& a, bool transpose_a, const ProductO
             transpose_b ? b.cols() : b.rows());
   LH_ASSERT(c.rows() == rows && c.cols() == columns, "a product of {} x {} into {} x {}", rows, columns, c.rows(),
             c.cols());
-  const std::int64_t across = (columns + kBlock - 1) / kBlock;
-  const std::int64_t down = (rows + kBlock - 1) / kBlock;
+  const std::int64_t across = ceil_div(columns, kBlock);
+  const std::int64_t down = ceil_div(rows, kBlock);
   share_out(across * down, threads, [&](std::int64_t block) {
     const std::int64_t row = block / across * kBlock, column = block % across * kBlock;
     const DoubleBlock left = part(a, transpose_a, true, row, std::min(kBlock, rows - row));

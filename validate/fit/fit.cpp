@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 
+#include "sim/core/order_statistics.h"
 #include "validate/fit/h200_tables.h"
 #include "validate/fit/least_squares.h"
 #include "validate/fit/residuals.h"
@@ -46,8 +47,6 @@ void add_event_latency(const std::vector<KernelRow>& aside, Calibration& calibra
   }
 }
 
-void collect(const Errors& from, Errors& errors) { errors.insert(errors.end(), from.begin(), from.end()); }
-
 }  // namespace
 
 // NVIDIA H200 data sheet, 2024: dense bf16 989.4 TFLOP/s, 4.8 TB/s, 132 multiprocessors, PCIe 5.0 x16 63 GB/s one way
@@ -72,11 +71,11 @@ Expected<Fit> fit_h200(const std::string& directory) {
   OverlapConstants prior;
   const Expected<void> holds = read_holds(directory + "x2", prior);
   Errors errors;
-  if (!rows) collect(rows.error(), errors);
-  if (!aside) collect(aside.error(), errors);
-  if (!overlap) collect(overlap.error(), errors);
-  if (!transfers) collect(transfers.error(), errors);
-  if (!holds) collect(holds.error(), errors);
+  if (!rows) append(errors, rows.error());
+  if (!aside) append(errors, aside.error());
+  if (!overlap) append(errors, overlap.error());
+  if (!transfers) append(errors, transfers.error());
+  if (!holds) append(errors, holds.error());
   if (!errors.empty()) return tl::unexpected(std::move(errors));
 
   Expected<KernelFit> kernels = fit_kernels(h200_device(), *rows, Calibration{});

@@ -7,14 +7,13 @@
 #include <iterator>
 #include <utility>
 
+#include "sim/core/units.h"
 #include "sim/cost/attention_work.h"
 #include "sim/cost/cost_rows.h"
 #include "validate/fit/table.h"
 
 namespace longhaul {
 namespace {
-
-constexpr double kMilli = 1e-3;
 
 KernelRow timed(const Table& table, std::size_t i, const std::string& file, const char* op, bool with_launch) {
   KernelRow row;
@@ -86,8 +85,6 @@ void add_copies(const Table& table, const std::string& file, std::vector<KernelR
   }
 }
 
-void collect(const Errors& from, Errors& errors) { errors.insert(errors.end(), from.begin(), from.end()); }
-
 bool own_kernel(const KernelRow& row) { return row.impl.starts_with("longhaul"); }
 
 }  // namespace
@@ -103,8 +100,8 @@ Expected<std::vector<KernelRow>> read_h200_rows(const std::string& directory) {
   Expected<std::vector<KernelRow>> rows = read_kernel_rows(directory + "/calibrate.csv");
   const Expected<std::vector<KernelRow>> calls = read_kernel_rows(directory + "/attention_calls.csv");
   Errors errors;
-  if (!rows) collect(rows.error(), errors);
-  if (!calls) collect(calls.error(), errors);
+  if (!rows) append(errors, rows.error());
+  if (!calls) append(errors, calls.error());
   if (!errors.empty()) return tl::unexpected(std::move(errors));
   std::copy_if(calls->begin(), calls->end(), std::back_inserter(*rows), own_kernel);
   return rows;
@@ -124,9 +121,9 @@ Expected<std::vector<KernelRow>> read_h200_aside(const std::string& directory) {
   const Expected<std::vector<KernelRow>> calls = read_kernel_rows(directory + "/attention_calls.csv");
   Errors errors;
   for (const Expected<Table>* table : {&gemm, &dense, &varlen, &copy}) {
-    if (!*table) collect(table->error(), errors);
+    if (!*table) append(errors, table->error());
   }
-  if (!calls) collect(calls.error(), errors);
+  if (!calls) append(errors, calls.error());
   if (!errors.empty()) return tl::unexpected(std::move(errors));
   std::vector<KernelRow> out;
   add_gemm(*gemm, gemm_file, out);

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "sim/core/csv.h"
+#include "sim/core/units.h"
 #include "sim/cost/cost_rows.h"
 
 namespace longhaul {
@@ -16,7 +17,6 @@ namespace {
 
 constexpr std::int64_t kMostRows = std::int64_t{1} << 30;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
-constexpr double kMilli = 1e-3;
 constexpr double kMostMs = 1e7;
 constexpr const char* kThrottled = "throttled";
 

@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "sim/core/invariant.h"
+#include "sim/core/order_statistics.h"
 #include "sim/cost/kernel_features.h"
 #include "validate/fit/least_squares.h"
 #include "validate/fit/residuals.h"
@@ -23,9 +24,7 @@ constexpr double kSmallCall = 5e-5;       // below it calls are launch jitter mo
 constexpr std::size_t kLeastRows = 6;     // of a class that carries constants of its own
 constexpr std::size_t kRowsAColumn = 2;   // a term needs so many rows in which it is not zero
 constexpr std::size_t kRowsOfABand = 19;  // fewer rows bound less than 90 % by their extremes
-constexpr double kFewRowsWidening = 6;    // per row: 1.5 times for 12 rows, twice for 6
-constexpr double kLowestResidual = -0.9;
-constexpr int kFirstTile = 1;  // terms of attention classes
+constexpr int kFirstTile = 1;             // terms of attention classes
 constexpr int kLastTile = 3;
 constexpr int kBusy = 4;
 constexpr int kQueryBytes = 6;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "sim/core/invariant.h"
+#include "sim/core/order_statistics.h"
 #include "validate/fit/residuals.h"
 #include "validate/fit/table.h"
 

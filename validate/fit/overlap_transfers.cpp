@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "sim/core/order_statistics.h"
+#include "sim/core/units.h"
 #include "validate/fit/overlap.h"
 #include "validate/fit/residuals.h"
 #include "validate/fit/table.h"
@@ -15,7 +17,6 @@
 namespace longhaul {
 namespace {
 
-constexpr double kMilli = 1e-3;
 // NCCL 2.28 on two H200 behind a switch, from its log (validate/data/h200x2/README.md).
 constexpr int kCollectiveChannels = 24;
 constexpr int kSendChannels = 32;
@@ -93,7 +94,7 @@ void add_row(const Table& table, std::size_t i, OverlapClass kernel, std::vector
 void read_covered(const std::string& file, std::vector<OverlapRow>& rows, Errors& errors) {
   const Expected<Table> table = Table::read(file, kColumns);
   if (!table) {
-    errors.insert(errors.end(), table.error().begin(), table.error().end());
+    append(errors, table.error());
     return;
   }
   for (std::size_t i = 0; i < table->size(); ++i) {
@@ -117,7 +118,7 @@ void read_covered(const std::string& file, std::vector<OverlapRow>& rows, Errors
 void read_host_copies(const std::string& file, std::vector<OverlapRow>& rows, Errors& errors) {
   const Expected<Table> table = Table::read(file, kColumns);
   if (!table) {
-    errors.insert(errors.end(), table.error().begin(), table.error().end());
+    append(errors, table.error());
     return;
   }
   for (std::size_t i = 0; i < table->size(); ++i) {
@@ -169,7 +170,7 @@ Expected<void> read_holds(const std::string& directory, OverlapConstants& consta
     if (table) {
       add_waits(*table, gemm, attention);
     } else {
-      errors.insert(errors.end(), table.error().begin(), table.error().end());
+      append(errors, table.error());
     }
   }
   if (!errors.empty()) return tl::unexpected(std::move(errors));

@@ -18,8 +18,6 @@ namespace {
 constexpr double kSameGeneration = 0.06;
 constexpr double kOtherGeneration = 0.15;
 constexpr double kNinetyPercent = 1.645;  // standard deviations of a normal variable
-constexpr double kFewRowsWidening = 6;    // as in fit_kernels
-constexpr double kLowestResidual = -0.9;
 constexpr const char* kTables = "published-tables.csv";
 
 // Of a row that the calibration has a class for.
@@ -155,8 +153,8 @@ Expected<PublishedRows> read_published_rows(const std::string& device, const std
   const std::string tables_file = fmt::format("{}/{}", directory, kTables);
   const auto tables = Table::read(tables_file, {"table", "device", "use", "table_error", "row_error"});
   auto rows = read_kernel_rows(fmt::format("{}/{}.csv", directory, device));
-  if (!tables) errors.insert(errors.end(), tables.error().begin(), tables.error().end());
-  if (!rows) errors.insert(errors.end(), rows.error().begin(), rows.error().end());
+  if (!tables) append(errors, tables.error());
+  if (!rows) append(errors, rows.error());
   if (!errors.empty()) return tl::unexpected(std::move(errors));
   for (std::size_t i = 0; i < tables->size(); ++i) {
     if (tables->text(i, "device") != device) continue;
@@ -244,9 +242,9 @@ Expected<PublishedFit> fit_published(const std::string& device, const std::strin
   const Expected<DeviceSpec> spec = read_device(device, data_directory);
   const Expected<DeviceSpec> base_spec = read_device(base.name, data_directory);
   Errors errors;
-  if (!rows) errors.insert(errors.end(), rows.error().begin(), rows.error().end());
-  if (!spec) errors.insert(errors.end(), spec.error().begin(), spec.error().end());
-  if (!base_spec) errors.insert(errors.end(), base_spec.error().begin(), base_spec.error().end());
+  if (!rows) append(errors, rows.error());
+  if (!spec) append(errors, spec.error());
+  if (!base_spec) append(errors, base_spec.error());
   if (!errors.empty()) return tl::unexpected(std::move(errors));
   return fit_published(*spec, *rows, *base_spec, base);
 }

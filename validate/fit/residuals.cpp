@@ -4,17 +4,9 @@
 #include <cmath>
 
 #include "sim/core/invariant.h"
+#include "sim/core/order_statistics.h"
 
 namespace longhaul {
-
-double quantile(std::vector<double> values, double q) {
-  LH_ASSERT(!values.empty() && q >= 0 && q <= 1, "quantile {} of {} values", q, values.size());
-  std::sort(values.begin(), values.end());
-  const double position = q * static_cast<double>(values.size() - 1);
-  const auto below = static_cast<std::size_t>(position);
-  const std::size_t above = std::min(below + 1, values.size() - 1);
-  return values[below] + (position - static_cast<double>(below)) * (values[above] - values[below]);
-}
 
 ResidualBand band_of(const std::vector<double>& measured, const std::vector<double>& predicted) {
   ResidualBand band;

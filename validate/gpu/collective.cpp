@@ -7,7 +7,6 @@
 namespace longhaul {
 namespace {
 
-constexpr std::int64_t kElementBytes = 4;
 constexpr std::int64_t kPartBytes = 16;
 
 constexpr std::array<std::pair<MeasuredCollective, std::string_view>, 6> kNames = {{

@@ -13,6 +13,8 @@
 
 namespace longhaul {
 
+inline constexpr std::int64_t kElementBytes = 4;  // fp32
+
 enum class MeasuredCollective : std::uint8_t {
   kAllReduce,  // sum
   kAllGather,

@@ -9,7 +9,6 @@
 namespace longhaul {
 namespace {
 
-constexpr std::int64_t kElementBytes = 4;
 constexpr std::int64_t kPartElements = 4;
 
 using Weight = std::function<std::int64_t(int from, int to)>;

@@ -63,7 +63,7 @@ int report(const Errors& errors) {
 template <class T>
 std::optional<T> keep(Expected<T> value, Errors& errors) {
   if (value) return std::move(*value);
-  errors.insert(errors.end(), value.error().begin(), value.error().end());
+  append(errors, value.error());
   return std::nullopt;
 }
 

@@ -25,7 +25,6 @@ constexpr int kWarmUps = 5;
 constexpr int kBatches = 5;
 constexpr int kGraphCalls = 20;  // divides the calls of every batch
 constexpr const char* kElementType = "float";
-constexpr std::int64_t kElementBytes = 4;
 // Left to NCCL's own buffers and the context.
 constexpr std::size_t kReservedBytes = std::size_t{4} << 30;
 

@@ -41,8 +41,8 @@ Expected<std::vector<std::int64_t>> parse_size_range(std::string_view text, cons
   const Expected<std::int64_t> min = parse_byte_size(text.substr(0, colon), option);
   const Expected<std::int64_t> max = parse_byte_size(text.substr(colon + 1), option);
   Errors errors;
-  if (!min) errors.insert(errors.end(), min.error().begin(), min.error().end());
-  if (!max) errors.insert(errors.end(), max.error().begin(), max.error().end());
+  if (!min) append(errors, min.error());
+  if (!max) append(errors, max.error());
   if (!errors.empty()) return tl::unexpected(std::move(errors));
   if (*min > *max) return tl::unexpected(fault(option, text, "MIN not above MAX"));
   std::vector<std::int64_t> sizes = {*min};
@@ -59,7 +59,7 @@ Expected<std::vector<std::int64_t>> parse_size_list(std::string_view text, const
     if (size) {
       sizes.push_back(*size);
     } else {
-      errors.insert(errors.end(), size.error().begin(), size.error().end());
+      append(errors, size.error());
     }
     from = comma + 1;
   }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "sim/core/invariant.h"
+#include "sim/core/order_statistics.h"
 #include "validate/report/op_pairs.h"
 #include "validate/report/repeats.h"
 #include "validate/report/units.h"
@@ -36,11 +37,6 @@ void check_row(const ComparedRow& row, const std::string& name, double max_error
 }
 
 // --- Slow-down ------------------------------------------------------------------------------------------------------
-
-double median(std::vector<double> values) {
-  constexpr double kAnyConfidence = 0.5;
-  return median_interval(values, kAnyConfidence).median;
-}
 
 // What is compared: samples of both runs in any unit.
 struct Series {

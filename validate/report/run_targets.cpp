@@ -8,6 +8,8 @@
 #include <functional>
 #include <set>
 
+#include "sim/core/order_statistics.h"
+
 namespace longhaul {
 namespace {
 
@@ -26,19 +28,13 @@ std::vector<const JudgedRun*> those(const RunsAccuracy& accuracy, const Filter& 
   return runs;
 }
 
-std::optional<double> nearest_rank(std::vector<double> values, double part) {
-  if (values.empty()) return std::nullopt;
-  std::sort(values.begin(), values.end());
-  const auto rank = static_cast<std::size_t>(std::ceil(part * static_cast<double>(values.size())));
-  return values[std::max<std::size_t>(rank, 1) - 1];
+// Of no values: none.
+std::optional<double> median_if_any(const std::vector<double>& values) {
+  return values.empty() ? std::nullopt : std::optional(median(values));
 }
 
-// The middle value, of an even number the mean of both.
-std::optional<double> median(std::vector<double> values) {
-  if (values.empty()) return std::nullopt;
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+std::optional<double> nearest_rank_if_any(const std::vector<double>& values, double part) {
+  return values.empty() ? std::nullopt : std::optional(nearest_rank(values, part));
 }
 
 void add_sizes(const std::vector<ComparedRow>& rows, std::vector<double>& sizes) {
@@ -98,10 +94,12 @@ void add_rank_targets(const std::string& scope, const std::vector<const JudgedRu
                       std::vector<RunTarget>& targets) {
   const std::vector<double> ranks = rank_errors(runs), memory = memory_errors(runs);
   const auto wanted = [&](double limit) { return asked ? std::optional(limit) : std::nullopt; };
-  targets.push_back({scope, "kernel time of a rank, median", wanted(kRankMedianTarget), median(ranks), ranks.size()});
+  targets.push_back(
+      {scope, "kernel time of a rank, median", wanted(kRankMedianTarget), median_if_any(ranks), ranks.size()});
   targets.push_back({scope, "kernel time of a rank, nine in ten", wanted(kRankNineInTenTarget),
-                     nearest_rank(ranks, 0.9), ranks.size()});
-  targets.push_back({scope, "peak memory, worst", wanted(kPeakMemoryTarget), nearest_rank(memory, 1), memory.size()});
+                     nearest_rank_if_any(ranks, 0.9), ranks.size()});
+  targets.push_back(
+      {scope, "peak memory, worst", wanted(kPeakMemoryTarget), nearest_rank_if_any(memory, 1), memory.size()});
   add_order_targets(scope, runs, asked, targets);
 }
 
@@ -140,13 +138,14 @@ std::vector<RunTarget> run_targets(const RunsAccuracy& accuracy) {
   const std::string gpus = "several GPUs";
   const std::vector<const JudgedRun*> real = those(accuracy, on_several_gpus);
   const std::vector<double> steps = step_errors(real);
-  targets.push_back({gpus, "whole step, median", kStepMedianTarget, median(steps), steps.size()});
-  targets.push_back({gpus, "whole step, worst", kStepWorstTarget, nearest_rank(steps, 1), steps.size()});
+  targets.push_back({gpus, "whole step, median", kStepMedianTarget, median_if_any(steps), steps.size()});
+  targets.push_back({gpus, "whole step, worst", kStepWorstTarget, nearest_rank_if_any(steps, 1), steps.size()});
   add_rank_targets(gpus, real, true, targets);
   const std::string one = "one GPU";
   const std::vector<const JudgedRun*> alone = those(accuracy, on_one_gpu);
   const std::vector<double> layers = step_errors(alone);
-  targets.push_back({one, "whole step of a layer, worst", kLayerStepTarget, nearest_rank(layers, 1), layers.size()});
+  targets.push_back(
+      {one, "whole step of a layer, worst", kLayerStepTarget, nearest_rank_if_any(layers, 1), layers.size()});
   add_rank_targets(one, alone, true, targets);
   return targets;
 }

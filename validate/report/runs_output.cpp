@@ -6,6 +6,7 @@
 #include <map>
 
 #include "sim/core/csv.h"
+#include "sim/core/order_statistics.h"
 #include "sim/study/results_json.h"
 #include "validate/report/run_targets.h"
 #include "validate/report/runs_table.h"
@@ -21,12 +22,6 @@ struct ErrorSpread {
   std::size_t count = 0, inside = 0;
   double median = 0, nine_in_ten = 0, bias = 0;
 };
-
-double nearest_rank(std::vector<double> values, double part) {
-  std::sort(values.begin(), values.end());
-  const auto rank = static_cast<std::size_t>(std::ceil(part * static_cast<double>(values.size())));
-  return values[std::max<std::size_t>(rank, 1) - 1];
-}
 
 ErrorSpread spread_of(const std::vector<ComparedRow>& rows) {
   std::vector<double> errors, sizes;

@@ -63,7 +63,7 @@ Expected<RunsAccuracy> judge_runs(const std::string& folder) {
     const std::string file = (fs::path(folder) / name).string();
     const Expected<KeptRun> run = read_kept_run(file);
     if (!run) {
-      errors.insert(errors.end(), run.error().begin(), run.error().end());
+      append(errors, run.error());
       continue;
     }
     JudgedRun judged{name, why_left_out(*run), "", 0, {}};

@@ -5,7 +5,7 @@
 namespace longhaul {
 namespace {
 
-constexpr double kChunk = 512.0 * 1024;         // bytes a channel over NVLink (NCCL_P2P_NVL_CHUNKSIZE)
+constexpr double kNvlinkChunk = 512.0 * 1024;   // bytes a channel over NVLink (NCCL_P2P_NVL_CHUNKSIZE)
 constexpr double kNetworkChunk = 128.0 * 1024;  // in a communicator of several domains (NCCL_P2P_NET_CHUNKSIZE)
 
 // us that the exchange's bytes inside a domain need at `rate` GB/s of a GPU's links: behind a switch all of them share
@@ -29,7 +29,7 @@ Parts near_simple(const NcclConstants& constants, const NcclMachine& machine, co
   const auto gpu = [&](GpuTerm term) { return constants.of(machine.gpu, term); };
   const double part = exchange.near_message / channels;
   if (part <= 0) return {};
-  const double chunk = std::min(part, exchange.domains > 1 ? kNetworkChunk : kChunk);
+  const double chunk = std::min(part, exchange.domains > 1 ? kNetworkChunk : kNvlinkChunk);
   const double first = chunk / part;
   const double passes = gpu(GpuTerm::kP2pMemoryPasses) / machine.memory_rate;
   const double both_link = 1 / (1 / (gpu(GpuTerm::kP2pEfficiency) * machine.nvlink_rate) + passes);

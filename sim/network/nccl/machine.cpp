@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "sim/core/units.h"
 #include "sim/network/nccl/model.h"
 
 namespace longhaul {
@@ -55,7 +56,6 @@ double nccl_share(NcclGpu gpu) {
 }  // namespace
 
 NcclMachine nccl_machine(const Topology& topology) {
-  constexpr double kGiga = 1e9;
   const GpuGeneration generation = topology.device.generation;
   NcclMachine out;
   out.gpu = gpu_of(generation);

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "sim/core/integers.h"
 #include "sim/core/invariant.h"
 #include "sim/network/nccl/graph.h"
 
@@ -20,7 +21,7 @@ constexpr int kAllChannels = 64;  // MAXCHANNELS
 constexpr int kPiecesOfChannel = 3;
 constexpr int kPiecesOfCommunicator = 2;
 
-std::int64_t allocated(std::int64_t bytes) { return (bytes + kPiece - 1) / kPiece * kPiece; }
+std::int64_t allocated(std::int64_t bytes) { return ceil_div(bytes, kPiece) * kPiece; }
 
 }  // namespace
 

@@ -5,7 +5,6 @@
 namespace longhaul {
 namespace {
 
-constexpr double kLlPayload = 0.5;             // half of every LL line is flags
 constexpr double kLl128Payload = 120.0 / 128;  // 120 of 128 bytes of an LL128 line
 constexpr double kLlChunk = 32.0 * 1024;       // bytes a channel and step
 constexpr double kTreeChunk = 512.0 * 1024;

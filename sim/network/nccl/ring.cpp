@@ -7,9 +7,8 @@ namespace longhaul {
 namespace {
 
 constexpr double kLlThreadBytes = 4096;  // 512 threads of 8 bytes
-constexpr double kLlPayload = 0.5;       // half of every LL line is flags
 constexpr double kBroadcastChunk = 512.0 * 1024;
-constexpr double kChunk = 2.0 * 1024 * 1024;  // bytes a channel and step, Simple
+constexpr double kSimpleChunk = 2.0 * 1024 * 1024;  // bytes a channel and step, Simple
 constexpr double kShortestNvlsChunk = 16.0 * 1024;
 constexpr int kNvlsHeadsMeasured = 8;
 
@@ -96,7 +95,7 @@ Parts ring_simple(const NcclCase& c, int channels) {
     const double forward = (n - 2) * microseconds(chunk, c.gpu(GpuTerm::kP2pAloneRate));
     return {fixed + forward, microseconds(c.call.bytes, rate)};
   }
-  const double bytes = share * (shares_of(c.call) + copy_parts(c)) + lockstep_bytes(c, share, kChunk * channels);
+  const double bytes = share * (shares_of(c.call) + copy_parts(c)) + lockstep_bytes(c, share, kSimpleChunk * channels);
   return {fixed, microseconds(bytes, rate)};
 }
 

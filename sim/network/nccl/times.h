@@ -11,6 +11,8 @@
 
 namespace longhaul {
 
+inline constexpr double kLlPayload = 0.5;  // half of every LL line is flags
+
 // `rate` in GB/s.
 inline double microseconds(double bytes, double rate) { return bytes / (1000 * rate); }
 

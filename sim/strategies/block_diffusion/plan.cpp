@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "sim/core/integers.h"
 #include "sim/core/invariant.h"
 #include "sim/strategies/context_parallel/plan.h"
 #include "sim/strategies/context_parallel/refusal.h"
@@ -16,9 +17,7 @@
 namespace longhaul {
 namespace {
 
-std::int64_t block_count(std::int64_t tokens, std::int64_t block_tokens) {
-  return (tokens + block_tokens - 1) / block_tokens;
-}
+std::int64_t block_count(std::int64_t tokens, std::int64_t block_tokens) { return ceil_div(tokens, block_tokens); }
 
 Shard block_shard(const PlannedDocument& document, std::int64_t block, std::int64_t block_tokens) {
   const std::int64_t first = block * block_tokens;
@@ -92,7 +91,7 @@ void append_offsets(std::vector<Shard>& rows, const Shard& block, std::int64_t f
 void assign_offsets(BdPlan& plan, const Shard& block, bool mirrored) {
   const auto ranks = static_cast<std::int64_t>(plan.ranks.size());
   const std::int64_t parts = mirrored ? 2 * ranks : ranks;
-  const std::int64_t width = (block.tokens + parts - 1) / parts;
+  const std::int64_t width = ceil_div(block.tokens, parts);
   plan.noisy_rows_per_rank += mirrored ? 2 * width : width;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
     std::vector<Shard>& noisy = plan.ranks[static_cast<std::size_t>(rank)].noisy;

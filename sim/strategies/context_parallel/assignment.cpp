@@ -10,20 +10,19 @@
 
 #include "sim/strategies/context_parallel/plan_json.h"
 #include "sim/strategies/step/replicas.h"
+#include "sim/strategies/strategy.h"
 
 namespace longhaul {
 namespace {
 
-constexpr std::int64_t kMost = std::int64_t{1} << 40;  // tokens, documents
-
 void check_shard(const Json& shard, const std::string& file, const std::string& path, Errors& errors) {
   JsonReader reader(shard, file, path, errors);
   if (reader.has("padding")) {
-    reader.required_integer("padding", 1, kMost);
+    reader.required_integer("padding", 1, kMostTokens);
   } else {
     reader.required_integer("document", 0, std::numeric_limits<DocumentId>::max());
-    reader.required_integer("first_token", 0, kMost);
-    reader.required_integer("tokens", 1, kMost);
+    reader.required_integer("first_token", 0, kMostTokens);
+    reader.required_integer("tokens", 1, kMostTokens);
   }
   reader.finish();
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "sim/core/integers.h"
 #include "sim/strategies/context_parallel/plan_json.h"
 #include "sim/strategies/step/replicas.h"
 
@@ -21,7 +22,7 @@ std::int64_t tokens_of(std::span<const PlannedDocument> documents) {
 }  // namespace
 
 std::int64_t even_share(std::span<const PlannedDocument> documents, std::int64_t ranks) {
-  return std::max<std::int64_t>(1, (tokens_of(documents) + ranks - 1) / ranks);
+  return std::max<std::int64_t>(1, ceil_div(tokens_of(documents), ranks));
 }
 
 std::optional<std::string> sharing_refusal(std::span<const PlannedDocument> documents, std::int64_t ranks) {

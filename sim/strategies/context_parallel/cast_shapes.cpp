@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "sim/core/integers.h"
 #include "sim/strategies/context_parallel/placed.h"
 #include "sim/strategies/context_parallel/shuffle.h"
 
@@ -45,7 +46,7 @@ struct DealtRows {
 std::vector<DealtRows> in_order_deal(std::int64_t rows, std::int64_t stages) {
   std::vector<DealtRows> deal;
   for (std::int64_t stage = 0; stage < stages; ++stage) {
-    deal.push_back({((stage + 1) * rows + stages - 1) / stages, static_cast<std::size_t>(stage)});
+    deal.push_back({ceil_div((stage + 1) * rows, stages), static_cast<std::size_t>(stage)});
   }
   return deal;
 }
@@ -53,7 +54,7 @@ std::vector<DealtRows> in_order_deal(std::int64_t rows, std::int64_t stages) {
 // Runs of 512 rows in the order of a shuffle; the stages take about as many each, one after the other, where the
 // rank's own part counts as the first stage's first run.
 std::vector<DealtRows> shuffled_deal(std::int64_t rows, std::int64_t stages) {
-  const auto runs_of = [&](std::int64_t run) { return (rows + run - 1) / run; };
+  const auto runs_of = [&](std::int64_t run) { return ceil_div(rows, run); };
   const std::int64_t run = runs_of(kDealtRows) <= kMostDealt ? kDealtRows : runs_of(kMostDealt);
   const std::int64_t runs = runs_of(run);
   const std::vector<std::int64_t> order = python_shuffle(runs, kDealSeed);

@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "sim/core/integers.h"
 #include "sim/core/invariant.h"
 #include "sim/strategies/context_parallel/plan_json.h"
 #include "sim/strategies/context_parallel/refusal.h"
@@ -16,8 +17,6 @@ constexpr std::int64_t kLeastBlocksPerRank = 8;
 // Computation blocks of a document grow with the square of its blocks: from here on blocks are made larger. A document
 // has one however large blocks are: that one does not count, or many documents would leave all of them whole.
 constexpr std::int64_t kMostWork = 1 << 15;
-
-std::int64_t ceil_div(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 
 // Computation blocks beyond the first of each document.
 std::int64_t cut_work(std::span<const PlannedDocument> documents, std::int64_t block) {

@@ -13,7 +13,6 @@ namespace {
 
 constexpr std::int64_t kDivisions = 4;  // the paper's T, the local one among them
 constexpr std::int64_t kMostDivisions = 8;
-constexpr std::int64_t kMostTokens = std::int64_t{1} << 40;
 constexpr double kMostImbalance = 100;
 
 DcpOptions options_of(const StrategyRequest& request) {

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <queue>
 
+#include "sim/core/integers.h"
 #include "sim/core/invariant.h"
 #include "sim/strategies/context_parallel/refusal.h"
 
@@ -17,8 +18,6 @@ std::int64_t total_tokens(std::span<const PlannedDocument> documents) {
   return std::accumulate(documents.begin(), documents.end(), std::int64_t{0},
                          [](std::int64_t sum, const PlannedDocument& document) { return sum + document.tokens; });
 }
-
-std::int64_t ceil_div(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 
 // The order of lengths; equal ones stay in packing order.
 std::vector<std::size_t> by_length(std::span<const PlannedDocument> documents, bool longest_first) {

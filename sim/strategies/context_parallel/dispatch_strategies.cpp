@@ -13,7 +13,6 @@ namespace {
 constexpr std::int64_t kMagiChunk = 2048;  // the benchmark's chunk_size (flashcp.md 2.7)
 constexpr std::int64_t kMagiStages = 2;    // the benchmark's number of remote stages
 constexpr std::int64_t kMostStages = 8;
-constexpr std::int64_t kMostTokens = std::int64_t{1} << 40;
 
 Strategy dispatch_strategy(std::string name, std::string note) {
   Strategy strategy;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "sim/core/integers.h"
 #include "sim/core/invariant.h"
 #include "sim/strategies/context_parallel/refine.h"
 #include "sim/strategies/context_parallel/refusal.h"
@@ -69,7 +70,7 @@ Problem make_problem(std::span<const PlannedDocument> documents, std::int64_t ra
   std::sort(sorted.begin(), sorted.end());
   LH_ASSERT(std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end(), "a document stands twice in a sequence");
   problem.ranks = ranks;
-  problem.rows = (tokens + ranks - 1) / ranks;
+  problem.rows = ceil_div(tokens, ranks);
   problem.padding = problem.rows * ranks - tokens;
   problem.options = options;
   return problem;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "sim/core/integers.h"
 #include "sim/core/invariant.h"
 #include "sim/strategies/context_parallel/batch_plans.h"
 #include "sim/strategies/context_parallel/dispatch.h"
@@ -11,8 +12,6 @@
 
 namespace longhaul {
 namespace {
-
-std::int64_t ceil_div(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 
 void sort_by_length(std::vector<PlannedDocument>& documents, bool longest_first) {
   std::stable_sort(documents.begin(), documents.end(), [&](const PlannedDocument& a, const PlannedDocument& b) {

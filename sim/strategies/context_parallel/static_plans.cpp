@@ -1,6 +1,7 @@
 // The schemes whose cut does not look at the work: contiguous, Llama 3 all-gather, zigzag and Per-Doc.
 #include <numeric>
 
+#include "sim/core/integers.h"
 #include "sim/strategies/context_parallel/plan.h"
 #include "sim/strategies/context_parallel/refusal.h"
 
@@ -11,8 +12,6 @@ std::int64_t total_tokens(std::span<const PlannedDocument> documents) {
   return std::accumulate(documents.begin(), documents.end(), std::int64_t{0},
                          [](std::int64_t sum, const PlannedDocument& document) { return sum + document.tokens; });
 }
-
-std::int64_t ceil_div(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
 
 void append_all(std::vector<Shard>& shards, const std::vector<Shard>& more) {
   for (const Shard& shard : more) append_shard(shards, shard);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/core/integers.h"
 #include "sim/core/invariant.h"
 #include "sim/strategies/context_parallel/batch_plans.h"
 #include "sim/strategies/step/replicas.h"
@@ -127,7 +128,7 @@ double wlb_padded_pairs(const CpPlan& plan) {
     double pairs = 0;
     for (const Shard& shard : shards) {
       if (shard.is_padding()) continue;
-      const std::int64_t rows = (shard.tokens + kTile - 1) / kTile * kTile;
+      const std::int64_t rows = ceil_div(shard.tokens, kTile) * kTile;
       pairs += static_cast<double>(shard_pairs(shard.prefix, rows));
     }
     most = std::max(most, pairs);

@@ -8,11 +8,10 @@
 #include <utility>
 
 #include "sim/strategies/pipeline/replica_plan.h"
+#include "sim/strategies/strategy.h"
 
 namespace longhaul {
 namespace {
-
-constexpr std::int64_t kMostTokens = std::int64_t{1} << 40;
 
 void check_piece_json(const Json& piece, const std::string& file, const std::string& path, Errors& errors) {
   JsonReader reader(piece, file, path, errors);

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <limits>
 
+#include "sim/core/integers.h"
 #include "sim/core/invariant.h"
 #include "sim/strategies/pipeline/grouping.h"
 
@@ -48,7 +49,7 @@ void append_rows(const CandidateSequence& sequence, const DppCandidate& candidat
     const bool bucket = slice + 1 == sequence.slices && sequence.bucket >= 0;
     const std::int64_t tokens = bucket ? candidate.processed.buckets[static_cast<std::size_t>(sequence.bucket)].tokens
                                        : cuts[at + 1] - cuts[at];
-    rows.push_back((tokens + sp - 1) / sp * sp);
+    rows.push_back(ceil_div(tokens, sp) * sp);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "sim/core/integers.h"
 #include "sim/core/invariant.h"
 
 namespace longhaul {
@@ -89,7 +90,7 @@ void finish_chunk(PipelineChunk& chunk, std::int32_t sp) {
     chunk.tokens += piece.tokens;
     (piece.slices > 1 ? sliced : whole) = true;
   }
-  chunk.rows = (chunk.tokens + sp - 1) / sp * sp;
+  chunk.rows = ceil_div(chunk.tokens, sp) * sp;
   chunk.kind = !sliced ? ChunkKind::kWhole : whole ? ChunkKind::kHybrid : ChunkKind::kSplit;
 }
 

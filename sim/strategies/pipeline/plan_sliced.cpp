@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "sim/core/integers.h"
 #include "sim/core/invariant.h"
 #include "sim/strategies/pipeline/planners.h"
 #include "sim/strategies/pipeline/replica_plan.h"
@@ -50,7 +51,7 @@ std::int64_t tokens_at(const Batch& batch, const MicroBatch& micro_batch, const 
 // Slice boundaries in units of sp tokens, 0 .. all; strictly rising, so that no slice is empty.
 std::vector<std::int64_t> unit_cuts(const Batch& batch, const MicroBatch& micro_batch, const StageCost& cost,
                                     std::int32_t sp, const SlicedOptions& options) {
-  const std::int64_t units = (micro_batch.tokens + sp - 1) / sp;
+  const std::int64_t units = ceil_div(micro_batch.tokens, sp);
   const std::int64_t slices = std::min<std::int64_t>(options.slices, units);
   double work = 0;
   for (const DocumentId document : micro_batch.documents) {

@@ -166,9 +166,6 @@ void fill_defaults(PipelineRequest& request) {
   }
 }
 
-// Microseconds of an integer number of picoseconds, correctly rounded: 57'000'000 ps print as 57.
-double exact_us(Time time) { return static_cast<double>(time.ps()) / 1e6; }
-
 }  // namespace
 
 const std::vector<std::string>& pipeline_schedule_names() {

@@ -44,6 +44,9 @@ struct PipelineReport {
 const std::vector<std::string>& pipeline_schedule_names();
 
 // Every fault at once, paths are the option names ("--stages"), file "<command line>".
+// Microseconds of an integer number of picoseconds, correctly rounded: 57'000'000 ps print as 57.
+inline double exact_us(Time time) { return static_cast<double>(time.ps()) / 1e6; }
+
 Expected<PipelineReport> report_pipeline(PipelineRequest request);
 
 // {"schedule", "stages", "microbatches", "slices", "forward_us", ..., "makespan_us", "bubble_rate",

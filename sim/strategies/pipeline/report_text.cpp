@@ -11,8 +11,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double exact_us(Time time) { return static_cast<double>(time.ps()) / 1e6; }
-
 struct SlotName {
   std::int32_t sequence = 0;
   std::int32_t slice = 0;

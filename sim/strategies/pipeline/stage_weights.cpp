@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "sim/core/integers.h"
 #include "sim/network/collectives.h"
 
 namespace longhaul {
@@ -17,7 +18,7 @@ struct UnitSeconds {
 
 UnitSeconds unit_seconds(Collectives& collectives, const std::vector<int>& ranks, std::int64_t parameters) {
   const auto members = static_cast<std::int64_t>(ranks.size());
-  const Bytes shard{kBytesPerElement * ((parameters + members - 1) / members)};
+  const Bytes shard{kBytesPerElement * ceil_div(parameters, members)};
   return {collectives.all_gather(ranks, shard).alone.seconds(),
           collectives.reduce_scatter(ranks, shard).alone.seconds()};
 }

@@ -232,7 +232,7 @@ void add_pipeline_strategies(std::vector<Strategy>& list) {
   dpp.check_options = [](const Json& options, const std::string& file, const std::string& path, Errors& errors) {
     JsonReader reader(options, file, path, errors);
     check_pipeline_options(reader);
-    reader.integer("chunk_tokens", 1, std::int64_t{1} << 40);
+    reader.integer("chunk_tokens", 1, kMostTokens);
     reader.integer("max_slices", 1, 4096);
     if (const Json* assignment = reader.find("assignment")) {
       check_pipeline_assignment(*assignment, file, reader.child_path("assignment"), errors);

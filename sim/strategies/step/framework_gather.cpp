@@ -10,7 +10,7 @@
 namespace longhaul {
 namespace {
 
-const char* const kNames[2] = {"k", "v"};
+const char* const kGathered[2] = {"k", "v"};
 
 // Slices stay apart where they adjoin: the host makes each (EagerKernel::kJoinedSlices).
 RowListPtr slice_list(const std::vector<RowSpan>& slices) {
@@ -51,7 +51,7 @@ void FrameworkGatherScheme::declare(ScheduleBuilder& builder, const ModelShape& 
   dq_parts_ = add("dq_parts", rows, model.q_width(), MemoryCategory::kActivations);
   if (config_.padded) row_copy_ = add("row_copy", rows, model.q_width(), MemoryCategory::kActivations);
   for (int t = 0; t < buffers(); ++t) {
-    const std::string name = config_.packed ? "kv" : kNames[t];
+    const std::string name = config_.packed ? "kv" : kGathered[t];
     const std::int64_t width = config_.packed ? 2 * model.kv_width() : model.kv_width();
     send_[t] = add(name + "_send", send_map_, width, MemoryCategory::kCommunication);
     returned_[t] = add(name + "_grad_returned", send_map_, width, MemoryCategory::kCommunication);
@@ -60,7 +60,7 @@ void FrameworkGatherScheme::declare(ScheduleBuilder& builder, const ModelShape& 
     if (config_.listed) listed_[t] = add(name + "_listed", gathered_map_, width, MemoryCategory::kKeyValue);
   }
   for (int t = 0; t < 2; ++t) {
-    const std::string name = kNames[t];
+    const std::string name = kGathered[t];
     ordered_[t] = add(name + "_ordered", ordered_map_, model.kv_width(), MemoryCategory::kKeyValue);
     ordered_grad_[t] = add(name + "_ordered_grad", ordered_map_, model.kv_width(), MemoryCategory::kKeyValue);
     if (!config_.padded) continue;
@@ -74,7 +74,7 @@ void FrameworkGatherScheme::declare(ScheduleBuilder& builder, const ModelShape& 
     one.keys = builder.row_map_slot();
     for (std::size_t launch = 0; launch < config_.call_slices; ++launch) one.added.push_back(declare_slices());
     for (int t = 0; t < 2; ++t) {
-      const std::string name = std::string(kNames[t]) + "_call" + std::to_string(i);
+      const std::string name = std::string(kGathered[t]) + "_call" + std::to_string(i);
       if (config_.sliced) one.copy[t] = add(name, one.keys, model.kv_width(), MemoryCategory::kKeyValue);
       one.grad[t] = add(name + "_grad", one.keys, model.kv_width(), MemoryCategory::kKeyValue);
     }
@@ -107,7 +107,7 @@ View FrameworkGatherScheme::whole_of(TensorKindId kind, std::uint8_t instance, b
 void FrameworkGatherScheme::send(SegmentWriter& w, std::uint8_t instance) const {
   const TensorRef qkv = layer_tensor(tensors_.qkv, instance);
   for (int t = 0; t < buffers(); ++t) {
-    const std::string name = config_.packed ? "kv" : kNames[t];
+    const std::string name = config_.packed ? "kv" : kGathered[t];
     const TensorRef buffer = chunk_tensor(send_[t]);
     const TensorRef gathered = layer_tensor(gathered_[t], instance);
     w.elementwise(name + "_pad", Function::kZero, {whole_of(send_[t], 0, false, Access::kWrite, padding_part_)})
@@ -256,7 +256,7 @@ void FrameworkGatherScheme::add_padded(SegmentWriter& w, int index) const {
     w.move("kv_grad_pad", {whole_of(one.grad[which], 0, false, Access::kRead),
                            whole_of(padded_grad_[which], 0, false, Access::kWrite, one.slices)})
         .eager(EagerKernel::kExpandedRows);
-    w.elementwise(std::string("d") + kNames[which] + "_add", Function::kAccumulate,
+    w.elementwise(std::string("d") + kGathered[which] + "_add", Function::kAccumulate,
                   {builder_->whole(padded, Access::kRead),
                    builder_->whole(chunk_tensor(ordered_grad_[which]), Access::kAccumulate)})
         .releases({padded});
@@ -269,7 +269,7 @@ void FrameworkGatherScheme::add_slices(SegmentWriter& w, int index) const {
   const Call& one = call(index);
   for (const Slices& added : one.added) {
     for (int which = 0; which < 2; ++which) {
-      w.elementwise(std::string("d") + kNames[which] + "_add", Function::kAccumulate,
+      w.elementwise(std::string("d") + kGathered[which] + "_add", Function::kAccumulate,
                     {whole_of(one.grad[which], 0, false, Access::kRead, added.from),
                      whole_of(ordered_grad_[which], 0, false, Access::kAccumulate, added.to)})
           .eager(EagerKernel::kAddedSlice);
@@ -290,7 +290,7 @@ void FrameworkGatherScheme::attend_backward(SegmentWriter& w, int index, const F
       .eager(EagerKernel::kZeros);
   if (index == 0) w.acquires({chunk_tensor(dq_parts_)});
   for (int which = 0; which < 2; ++which) {
-    w.elementwise(std::string("d") + kNames[which] + "_zero" + number, Function::kZero,
+    w.elementwise(std::string("d") + kGathered[which] + "_zero" + number, Function::kZero,
                   {whole_of(one.grad[which], 0, false, Access::kWrite)})
         .eager(EagerKernel::kZeros)
         .acquires({chunk_tensor(one.grad[which])});
@@ -332,7 +332,7 @@ void FrameworkGatherScheme::return_gradients(SegmentWriter& w) const {
   for (int t = 0; t < buffers(); ++t) {
     const TensorRef grad = chunk_tensor(gathered_grad_[t]);
     const TensorRef returned = chunk_tensor(returned_[t]);
-    w.collective(std::string(config_.packed ? "kv" : kNames[t]) + "_reduce", CollectiveKind::kReduceScatter, role_,
+    w.collective(std::string(config_.packed ? "kv" : kGathered[t]) + "_reduce", CollectiveKind::kReduceScatter, role_,
                  {{builder_->whole(grad, Access::kRead), builder_->whole(returned, Access::kWrite), -1}})
         .waits(packed_)
         .acquires({returned})
@@ -354,7 +354,7 @@ void FrameworkGatherScheme::backward(SegmentWriter& w, const ForwardMode& mode) 
       .eager(EagerKernel::kZeros)
       .acquires({qkv_grad});
   for (int which = 0; which < 2; ++which) {
-    w.elementwise(std::string("d") + kNames[which] + "_all_zero", Function::kZero,
+    w.elementwise(std::string("d") + kGathered[which] + "_all_zero", Function::kZero,
                   {whole_of(ordered_grad_[which], 0, false, Access::kWrite)})
         .eager(EagerKernel::kZeros)
         .acquires({chunk_tensor(ordered_grad_[which])});

@@ -5,7 +5,7 @@
 namespace longhaul {
 namespace {
 
-const char* const kNames[3] = {"q", "k", "v"};
+const char* const kHeadTensors[3] = {"q", "k", "v"};
 
 }  // namespace
 
@@ -81,13 +81,13 @@ void HeadParallelScheme::bring(SegmentWriter& w, const ForwardMode& mode, bool k
     const View source = part(qkv, Access::kRead, which);
     const bool last = which + 1 == count;
     if (!exchanged()) {
-      w.move(std::string(kNames[which]) + "_copy", {source, heads(target, Access::kWrite)})
+      w.move(std::string(kHeadTensors[which]) + "_copy", {source, heads(target, Access::kWrite)})
           .acquires({target})
           .releases_if(last, {qkv});
       continue;
     }
     const TensorRef blocks = chunk_tensor(which == 0 ? q_blocks_ : kv_blocks_[which - 1]);
-    w.move(std::string(kNames[which]) + "_pack", {source, heads(blocks, Access::kWrite)}, Function::kSplitColumns)
+    w.move(std::string(kHeadTensors[which]) + "_pack", {source, heads(blocks, Access::kWrite)}, Function::kSplitColumns)
         .eager(permutation())
         .acquires({blocks})
         .releases_if(last, {qkv})
@@ -95,14 +95,14 @@ void HeadParallelScheme::bring(SegmentWriter& w, const ForwardMode& mode, bool k
     // The host enqueues no copy before the exchange ahead of it has arrived.
     if (copied() && which > 0) w.waits(arrived_);
     w.collective(
-         std::string(kNames[which]) + "_to_heads", CollectiveKind::kExchange, role_,
+         std::string(kHeadTensors[which]) + "_to_heads", CollectiveKind::kExchange, role_,
          {{heads(blocks, Access::kRead), heads(target, Access::kWrite), which == 0 ? q_to_heads_ : kv_to_heads_}})
         .waits(packed_)
         .acquires({target})
         .releases({blocks})
         .records(arrived_);
     if (!permuted(which)) continue;
-    copy_beside(w, std::string(kNames[which]) + "_order", target, which);
+    copy_beside(w, std::string(kHeadTensors[which]) + "_order", target, which);
     w.eager(permutation()).waits(arrived_);
   }
 }
@@ -127,7 +127,7 @@ void HeadParallelScheme::put_beside(SegmentWriter& w, const std::string& label, 
 // The operands of a call, gathered from padded rows.
 void HeadParallelScheme::take_operands(SegmentWriter& w, const ForwardMode& mode, bool backward) const {
   const auto take = [&](int which) {
-    copy_beside(w, std::string(kNames[which]) + "_unpad", layer_tensor(in_heads_[which], mode.instance), which);
+    copy_beside(w, std::string(kHeadTensors[which]) + "_unpad", layer_tensor(in_heads_[which], mode.instance), which);
   };
   take(0);
   if (!backward) w.waits(arrived_);
@@ -289,13 +289,13 @@ void HeadParallelScheme::backward(SegmentWriter& w, const ForwardMode& mode) {
   }
   w.records(attended_);
   for (int which = 0; copied() && which < 3; ++which) {
-    put_beside(w, std::string("d") + kNames[which] + "_pad", gradients[which], which);
+    put_beside(w, std::string("d") + kHeadTensors[which] + "_pad", gradients[which], which);
     w.records(attended_);
   }
   const char* names[3] = {"dq_to_tokens", "dk_to_tokens", "dv_to_tokens"};
   for (int which = 0; which < 3; ++which) {
     if (permuted(which)) {
-      copy_beside(w, std::string("d") + kNames[which] + "_order", gradients[which], which);
+      copy_beside(w, std::string("d") + kHeadTensors[which] + "_order", gradients[which], which);
       w.eager(permutation()).records(attended_);
     }
     const TensorRef blocks = chunk_tensor(which == 0 ? q_blocks_ : kv_blocks_[which - 1], 1);

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 
+#include "sim/core/integers.h"
 #include "sim/core/invariant.h"
 
 namespace longhaul {
 namespace {
 
-std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
+std::int64_t round_up(std::int64_t value, std::int64_t multiple) { return ceil_div(value, multiple) * multiple; }
 
 }  // namespace
 

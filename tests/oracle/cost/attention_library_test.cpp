@@ -183,14 +183,14 @@ void expect_as_the_file_says(const AttentionLibrary& library, const std::vector<
   }
 }
 
-AttentionLibrary shipped(const std::string& name) {
+AttentionLibrary shipped_library(const std::string& name) {
   const auto library = read_attention_library(name, data_directory());
   EXPECT_TRUE(library);
   return library ? **library : AttentionLibrary{};
 }
 
 TEST(ShippedAttentionLibrary, FlashAttention2) {
-  const AttentionLibrary library = shipped("flash-attention-2");
+  const AttentionLibrary library = shipped_library("flash-attention-2");
   std::vector<Row> rows;
   add_published(rows, "flash-attention-2.csv", "distca paper");
   add_ours(rows);
@@ -210,7 +210,7 @@ TEST(ShippedAttentionLibrary, FlashAttention2) {
 // longer than there from 4,096 tokens on, up to 20 % below. By peaks and clocks of the data sheets, the pair split in
 // two parts, it is 10 to 24 %.
 TEST(ShippedAttentionLibrary, FlashAttention2TakesAsManyClocksOnAnA100) {
-  const AttentionLibrary library = shipped("flash-attention-2");
+  const AttentionLibrary library = shipped_library("flash-attention-2");
   AttentionLibrary by_rule = library;
   by_rule.same_clocks.clear();
   const DeviceSpec a100 = *read_device("a100-80gb", data_directory());
@@ -236,7 +236,7 @@ TEST(ShippedAttentionLibrary, FlashAttention2TakesAsManyClocksOnAnA100) {
 }
 
 TEST(ShippedAttentionLibrary, FlashAttention3) {
-  const AttentionLibrary library = shipped("flash-attention-3");
+  const AttentionLibrary library = shipped_library("flash-attention-3");
   std::vector<Row> rows;
   add_published(rows, "flash-attention-3.csv", "paper pytorch");
   add_flash_attention_3(rows);

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "sim/core/data_files.h"
+#include "sim/core/order_statistics.h"
 #include "sim/cost/cost_rows.h"
 #include "sim/cost/estimate.h"
 #include "validate/fit/least_squares.h"

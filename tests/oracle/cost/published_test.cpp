@@ -14,7 +14,7 @@
 namespace longhaul {
 namespace {
 
-Calibration shipped(const std::string& name) {
+Calibration shipped_calibration(const std::string& name) {
   const auto read = read_calibration(data_directory() + "/topologies/devices/calibration/" + name + ".json");
   EXPECT_TRUE(read) << (read ? "" : read.error().front().to_string());
   return read ? *read : Calibration{};
@@ -23,7 +23,7 @@ Calibration shipped(const std::string& name) {
 DeviceSpec device(const std::string& name) { return *read_device(name, data_directory()); }
 
 PublishedFit fit(const std::string& name) {
-  const auto fitted = fit_published(name, data_directory(), shipped("h200"));
+  const auto fitted = fit_published(name, data_directory(), shipped_calibration("h200"));
   EXPECT_TRUE(fitted) << (fitted ? "" : fitted.error().front().to_string());
   return *fitted;
 }
@@ -48,7 +48,7 @@ TEST(WorkFactor, LiesBetweenPriorAndTable) {
   EXPECT_NEAR(factor.deviation, 0.1, 1e-12);
 }
 
-void expect_same(const ResidualBand& a, const ResidualBand& b, const std::string& what) {
+void expect_same_band(const ResidualBand& a, const ResidualBand& b, const std::string& what) {
   EXPECT_EQ(a.rows, b.rows) << what;
   EXPECT_NEAR(a.low, b.low, 1e-9) << what;
   EXPECT_NEAR(a.high, b.high, 1e-9) << what;
@@ -56,7 +56,7 @@ void expect_same(const ResidualBand& a, const ResidualBand& b, const std::string
 
 TEST(ShippedPublished, RefitsToTheSameNumbers) {
   for (const std::string& name : published_devices()) {
-    const Calibration again = fit(name).calibration, file = shipped(name);
+    const Calibration again = fit(name).calibration, file = shipped_calibration(name);
     ASSERT_EQ(file.classes.size(), again.classes.size()) << name;
     EXPECT_EQ(file.overlap_source, ClassSource::kDatasheet);
     EXPECT_EQ(file.machine, again.machine);
@@ -68,8 +68,8 @@ TEST(ShippedPublished, RefitsToTheSameNumbers) {
       for (std::size_t i = 0; i < ours.constants.size(); ++i) {
         EXPECT_NEAR(ours.constants[i], other->constants[i], 1e-9 * std::abs(other->constants[i])) << kernel_class;
       }
-      expect_same(ours.small, other->small, kernel_class);
-      expect_same(ours.large, other->large, kernel_class);
+      expect_same_band(ours.small, other->small, kernel_class);
+      expect_same_band(ours.large, other->large, kernel_class);
     }
   }
 }
@@ -77,7 +77,7 @@ TEST(ShippedPublished, RefitsToTheSameNumbers) {
 // The form is the H200's: in each class all terms but the time of a call move by one factor beside the data sheet,
 // which is not 1 in fitted classes and their ragged siblings alone.
 TEST(ShippedPublished, OnlyFittedClassesMove) {
-  const Calibration h200 = shipped("h200");
+  const Calibration h200 = shipped_calibration("h200");
   for (const std::string& name : published_devices()) {
     const PublishedFit published = fit(name);
     for (const auto& [kernel_class, kernel] : published.calibration.classes) {
@@ -115,7 +115,8 @@ TEST(ShippedPublished, GemmMovesAsFarAsVariancesSay) {
   for (const auto& [name, believed] :
        {std::pair{"a100-80gb", 0.0225 / (0.0225 + 0.0038)}, std::pair{"h100", 0.0036 / (0.0036 + 0.0038)}}) {
     const PublishedFit published = fit(name);
-    const double call = shipped("h200").find("gemm")->constants[0] - shipped("h200").find("gemm")->timed_alone_seconds;
+    const double call = shipped_calibration("h200").find("gemm")->constants[0] -
+                        shipped_calibration("h200").find("gemm")->timed_alone_seconds;
     double mean = 0;
     int rows = 0;
     for (const FittedRow& row : published.rows) {  // held out: by the data sheet alone, as each class has one table
@@ -220,7 +221,7 @@ TEST_F(PublishedInput, RowsThatCannotBeFitted) {
   write("published-tables.csv", "table,device,use,table_error,row_error\nhere,h100,fitted,0.1,0.1\n");
   const auto rows = read_published_rows("h100", folder_.string());
   ASSERT_TRUE(rows);
-  const auto fitted = fit_published(device("h100"), *rows, device("h200"), shipped("h200"));
+  const auto fitted = fit_published(device("h100"), *rows, device("h200"), shipped_calibration("h200"));
   ASSERT_FALSE(fitted);
   ASSERT_EQ(fitted.error().size(), 2u);
   EXPECT_NE(fitted.error()[0].to_string().find("line 2: is no call that a published table is fitted with"),

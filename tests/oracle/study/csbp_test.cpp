@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kLength = 262144, kBlock = 256;
 
-StepCase step_of(const std::string& strategy, int ranks, Recompute recompute = Recompute::kNone) {
+StepCase diffusion_step(const std::string& strategy, int ranks, Recompute recompute = Recompute::kNone) {
   StepCase of;
   of.strategy = strategy;
   of.model = shipped_model("llama3-8b");
@@ -32,8 +32,8 @@ StepCase step_of(const std::string& strategy, int ranks, Recompute recompute = R
 // (printed cut, not rounded). 2.2: all ranks together L(L+b).
 TEST(CsbpScheduleOracle, PairsPerRankAreSection4) {
   for (const int ranks : {8, 16}) {
-    const auto csbp = schedule_of(step_of("csbp", ranks));
-    const auto offset = schedule_of(step_of("bd-offset-cp", ranks));
+    const auto csbp = schedule_of(diffusion_step("csbp", ranks));
+    const auto offset = schedule_of(diffusion_step("bd-offset-cp", ranks));
     const std::int64_t n = kLength / kBlock / ranks, total = kLength * (kLength + kBlock);
     std::int64_t most = 0, sum = 0;
     for (int rank = 0; rank < ranks; ++rank) {
@@ -55,7 +55,7 @@ TEST(CsbpScheduleOracle, PairsPerRankAreSection4) {
 // 2.3: 2L rows of one sample pass through the layers, 2L/P on each rank (section 4); L noisy rows pass the head.
 TEST(CsbpScheduleOracle, TwiceTheRows) {
   for (const char* strategy : {"csbp", "bd-offset-cp"}) {
-    const auto schedule = schedule_of(step_of(strategy, 8));
+    const auto schedule = schedule_of(diffusion_step(strategy, 8));
     std::int64_t head_rows = 0;
     for (int rank = 0; rank < 8; ++rank) {
       EXPECT_EQ(tokens_of(*schedule, rank, 1), 2 * kLength / 8) << strategy;
@@ -79,8 +79,8 @@ TEST(CsbpScheduleOracle, BytesSentAreSection5) {
     const std::int64_t gathered = 2 * kLength * 8 * 128 * 2;
     for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
       const std::int64_t passes = recompute == Recompute::kFull ? 3 : 2;  // F + 1
-      const auto csbp = schedule_of(step_of("csbp", ranks, recompute));
-      const auto offset = schedule_of(step_of("bd-offset-cp", ranks, recompute));
+      const auto csbp = schedule_of(diffusion_step("csbp", ranks, recompute));
+      const auto offset = schedule_of(diffusion_step("bd-offset-cp", ranks, recompute));
       for (int rank = 0; rank < ranks; ++rank) {
         const std::int64_t sent = volume_of(*csbp, rank, {"context", 1, {}, {}}, 8).leaves_gpu;
         EXPECT_EQ(sent, gathered / ranks * (ranks - 1) * passes);

@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kWindow = 131072;  // C
 constexpr std::int64_t kWidth = 32 * 128;
 
-StepCase step_of(const std::string& strategy, std::vector<std::int64_t> documents, int ranks = 8) {
+StepCase packed_step(const std::string& strategy, std::vector<std::int64_t> documents, int ranks = 8) {
   StepCase of;
   of.strategy = strategy;
   of.model = shipped_model("llama-7b");
@@ -68,7 +68,7 @@ std::int64_t sendable_tokens(const Schedule& schedule, int rank) {
 // dV: at C = 128K and N = 8, 4 x 16384 x 4096 x 7 = 1,879,048,192. 6.6: 1.879e9 bytes received per direction.
 TEST(FlashCpScheduleOracle, StaticVolumeIsEq4) {
   for (const char* strategy : {"allgather-cp", "per-doc-cp"}) {
-    const auto schedule = schedule_of(step_of(strategy, mixed_documents()));
+    const auto schedule = schedule_of(packed_step(strategy, mixed_documents()));
     for (int rank = 0; rank < 8; ++rank) {
       const std::int64_t forward = context_volume(*schedule, rank, Pass::kForward).leaves_gpu;
       const std::int64_t backward = context_volume(*schedule, rank, Pass::kBackward).leaves_gpu;
@@ -84,7 +84,7 @@ TEST(FlashCpScheduleOracle, StaticVolumeIsEq4) {
 TEST(FlashCpScheduleOracle, ShardingAwareVolumeIsEq5) {
   for (const bool long_ones : {false, true}) {
     for (const char* rule : {"equalise", "equalise-swap", "naive"}) {
-      StepCase of = step_of("flashcp", long_ones ? mixed_documents() : short_documents());
+      StepCase of = packed_step("flashcp", long_ones ? mixed_documents() : short_documents());
       of.options["cut_rule"] = rule;
       of.recompute = long_ones ? Recompute::kNone : Recompute::kFull;
       const auto schedule = schedule_of(of);
@@ -110,7 +110,7 @@ TEST(FlashCpScheduleOracle, TokensAreEqualAndWorkSums) {
   std::int64_t work = 0;
   for (const std::int64_t tokens : mixed_documents()) work += causal(tokens);
   for (const char* strategy : {"allgather-cp", "per-doc-cp", "flashcp", "zigzag-cp"}) {
-    const auto schedule = schedule_of(step_of(strategy, mixed_documents()));
+    const auto schedule = schedule_of(packed_step(strategy, mixed_documents()));
     std::int64_t forward = 0, backward = 0, most = 0;
     for (int rank = 0; rank < 8; ++rank) {
       EXPECT_EQ(tokens_of(*schedule, rank, 1), kWindow / 8) << strategy;
@@ -140,7 +140,7 @@ TEST(FlashCpScheduleOracle, SixteenDocumentsOfEightThousandMoveNothing) {
   const KernelModel kernels = kernels_of(cluster);
   const std::vector<std::int64_t> documents(16, 8192);
   for (const char* strategy : {"flashcp", "per-doc-cp"}) {
-    const auto schedule = schedule_of(step_of(strategy, documents));
+    const auto schedule = schedule_of(packed_step(strategy, documents));
     const bool flash = strategy == std::string("flashcp");
     const std::int64_t direction = 7 * (kWindow / 8) * 2 * kWidth * 2;
     for (int rank = 0; rank < 8; ++rank) {
@@ -164,8 +164,8 @@ TEST(FlashCpScheduleOracle, SixteenDocumentsOfEightThousandMoveNothing) {
 // 6.6: one document = C: FlashCP degenerates to Per-Doc, saving 0; forward FLOPs 4 H D C (C+1)/2 = 1.407e14 in all and
 // 1.76e13 on each rank.
 TEST(FlashCpScheduleOracle, OneDocumentIsPerDoc) {
-  const auto flash = schedule_of(step_of("flashcp", {kWindow}));
-  const auto per_doc = schedule_of(step_of("per-doc-cp", {kWindow}));
+  const auto flash = schedule_of(packed_step("flashcp", {kWindow}));
+  const auto per_doc = schedule_of(packed_step("per-doc-cp", {kWindow}));
   std::int64_t all = 0;
   for (int rank = 0; rank < 8; ++rank) {
     for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
@@ -188,7 +188,7 @@ TEST(FlashCpScheduleOracle, OneDocumentIsPerDoc) {
 TEST(FlashCpScheduleOracle, ZigzagStepsAreEqual) {
   for (const int ranks : {2, 4, 8}) {
     const std::int64_t shard = kWindow / ranks;
-    const auto schedule = schedule_of(step_of("zigzag-cp", {kWindow}, ranks));
+    const auto schedule = schedule_of(packed_step("zigzag-cp", {kWindow}, ranks));
     for (int rank = 0; rank < ranks; ++rank) {
       for (const Pass pass : {Pass::kForward, Pass::kBackward}) {
         const std::vector<std::int64_t> steps = pairs_of_ops(*schedule, rank, pass, 0);
@@ -204,7 +204,7 @@ TEST(FlashCpScheduleOracle, ZigzagStepsAreEqual) {
 // again and dK, dV N hops to come home (bf16, so N M; the published code sends them in fp32: (3N-1) M in all).
 TEST(FlashCpScheduleOracle, RingBytes) {
   for (const int ranks : {2, 8}) {
-    const auto schedule = schedule_of(step_of("zigzag-cp", mixed_documents(), ranks));
+    const auto schedule = schedule_of(packed_step("zigzag-cp", mixed_documents(), ranks));
     const std::int64_t m = 2 * (kWindow / ranks) * kWidth * 2;
     for (int rank = 0; rank < ranks; ++rank) {
       EXPECT_EQ(context_volume(*schedule, rank, Pass::kForward).leaves_gpu, (ranks - 1) * m);

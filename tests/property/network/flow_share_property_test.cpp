@@ -40,9 +40,9 @@ Transfer any_uneven_transfer() {
 }
 
 // Flows of a few transfers that start and end in any order; several changes a solve.
-class Run {
+class SharedRun {
  public:
-  explicit Run(double eps) : share_(cluster(), eps) {
+  explicit SharedRun(double eps) : share_(cluster(), eps) {
     transfers_.resize(*rc::gen::inRange<std::size_t>(1, 20));
     for (Transfer& transfer : transfers_) transfer = any_uneven_transfer();
   }
@@ -106,7 +106,7 @@ class Run {
 };
 
 RC_GTEST_PROP(FlowShare, RatesAreMaxMinFair, ()) {
-  Run run(0);
+  SharedRun run(0);
   const int steps = *rc::gen::inRange(1, 60);
   for (int step = 0; step < steps; ++step) {
     run.change();
@@ -115,7 +115,7 @@ RC_GTEST_PROP(FlowShare, RatesAreMaxMinFair, ()) {
 }
 
 RC_GTEST_PROP(FlowShare, RatesAreThoseOfASolutionFromScratch, ()) {
-  Run run(0);
+  SharedRun run(0);
   const int steps = *rc::gen::inRange(1, 60);
   for (int step = 0; step < steps; ++step) {
     run.change();
@@ -129,7 +129,7 @@ RC_GTEST_PROP(FlowShare, RatesAreThoseOfASolutionFromScratch, ()) {
 // With eps no link is overloaded, and what it leaves unused is at most eps of it, after any number of changes.
 RC_GTEST_PROP(FlowShare, EpsBoundsTheSpareOfALink, ()) {
   const double eps = *rc::gen::element(1e-6, 1e-3, 1e-2, 0.2);
-  Run run(eps);
+  SharedRun run(eps);
   const int steps = *rc::gen::inRange(1, 60);
   for (int step = 0; step < steps; ++step) {
     run.change();

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 const char* const kTables =
     "table,gate,inputs,source,needs\nspeed,speedups,own,a paper,\nrest,none,whole,a paper,their documents\n";
-const char* const kHeader = "table,what,study,case,strategy,over,quantity,published,needs\n";
+const char* const kPublishedHeader = "table,what,study,case,strategy,over,quantity,published,needs\n";
 const char* const kStudy = R"({"schema": "study/1", "name": "small", "topology": "dgx-h100-ndr", "gpus": 2,
   "model": {"hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 2, "num_hidden_layers": 1,
             "vocab_size": 100},
@@ -50,7 +50,7 @@ class Folder {
     return out;
   }
   std::vector<std::string> faults_of(const std::string& rows) const {
-    write("context-parallel.csv", kHeader + rows);
+    write("context-parallel.csv", kPublishedHeader + rows);
     return faults();
   }
 
@@ -60,7 +60,7 @@ class Folder {
 
 TEST(Published, RowsAndStudiesAreRead) {
   const Folder folder;
-  folder.write("context-parallel.csv", std::string("# facts\n") + kHeader +
+  folder.write("context-parallel.csv", std::string("# facts\n") + kPublishedHeader +
                                            "speed,Per-Doc,small,small,per-doc-cp,allgather-cp,speedup,1.25,\n"
                                            "rest,ring,,,,,total_ms,3.5,\n"
                                            "speed,stripe,,,,,per_second,9.75,striped sharding\n");
@@ -107,7 +107,7 @@ TEST(PublishedErrors, FilesThatAreNotThere) {
 TEST(PublishedErrors, Columns) {
   const Folder folder;
   folder.write("context-parallel-tables.csv", "table,gate,source\n");
-  folder.write("context-parallel.csv", kHeader);
+  folder.write("context-parallel.csv", kPublishedHeader);
   EXPECT_THAT(folder.faults(), ElementsAre("context-parallel-tables.csv: has the columns table,gate,source; expected "
                                            "table,gate,inputs,source,needs"));
 }

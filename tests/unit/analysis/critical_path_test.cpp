@@ -51,14 +51,14 @@ OpRecord record(const Schedule& schedule, SegmentId segment, std::int16_t index,
   return made;
 }
 
-struct Ran {
+struct RanWithPath {
   Totals totals;
   RecordedTimeline timeline;
   CriticalPath path;
 };
 
-Ran run(const Schedule& schedule, const FixedDurations& durations, SimulationOptions options = {}) {
-  Ran ran;
+RanWithPath run(const Schedule& schedule, const FixedDurations& durations, SimulationOptions options = {}) {
+  RanWithPath ran;
   FixedNetwork network;
   options.sink = &ran.timeline;
   for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
@@ -132,7 +132,7 @@ TEST(CriticalPath, GoesOnAtTheKernelThatHeldACollective) {
   FixedDurations durations;
   durations.rule = by_label({{"gemm a", 100}, {"copy", 30}, {"b", 5}});
   durations.holds = true;
-  const Ran ran = run(schedule, durations);
+  const RanWithPath ran = run(schedule, durations);
   EXPECT_EQ(texts(ran.path), (Texts{"0 0 gemm a 0-100", "0 3 r 100-130", "0 0 b 130-135"}));
   durations.last_wave = 0.25;  // it gives multiprocessors back at 75
   EXPECT_EQ(texts(run(schedule, durations).path), (Texts{"0 0 gemm a 0-75", "0 3 r 75-105", "0 0 b 105-110"}));
@@ -284,7 +284,7 @@ TEST(CriticalPath, EmptyOpsPassTheirWaitsOn) {
   add_program(schedule, 0, {with(kernel("x", kCopyInStream), {}, 0), empty, with(kernel("b"), {1})});
   FixedDurations durations;
   durations.rule = by_label({{"x", 7}, {"b", 2}});
-  const Ran ran = run(schedule, durations);
+  const RanWithPath ran = run(schedule, durations);
   ASSERT_EQ(ran.timeline.ops.size(), 2U) << "the empty op leaves no record";
   EXPECT_EQ(texts(ran.path), (Texts{"0 1 x 0-7", "0 0 b 7-9"}));
 }

@@ -13,13 +13,13 @@ namespace {
 constexpr auto kGemm = static_cast<std::size_t>(KernelKind::kGemm);
 constexpr auto kCopy = static_cast<std::size_t>(KernelKind::kCopyDeviceToDevice);
 
-Time ms(double value) { return Time::from_seconds(value * 1e-3); }
+Time milliseconds(double value) { return Time::from_seconds(value * 1e-3); }
 
 RankTotals gemm_rank() {
   RankTotals rank;
-  rank.kernel_kind[kGemm] = ms(24);
-  rank.kernel_below[kGemm] = ms(1.2);
-  rank.kernel_above[kGemm] = ms(2.4);
+  rank.kernel_kind[kGemm] = milliseconds(24);
+  rank.kernel_below[kGemm] = milliseconds(1.2);
+  rank.kernel_above[kGemm] = milliseconds(2.4);
   return rank;
 }
 
@@ -28,14 +28,14 @@ RankTotals gemm_rank() {
 TEST(Uncertainty, ClassesMakeAnIntervalInQuadrature) {
   const KernelModel kernels = sample_model(sample_device("sample"));
   RankTotals rank = gemm_rank();
-  rank.bubble = ms(7);
-  rank.imbalance = ms(1);
-  rank.exposed_communication = ms(6);
-  rank.contention = ms(4);
+  rank.bubble = milliseconds(7);
+  rank.imbalance = milliseconds(1);
+  rank.exposed_communication = milliseconds(6);
+  rank.contention = milliseconds(4);
   const ErrorWidths widths = error_widths(rank, kernels, 0.25);
   EXPECT_NEAR(widths.below[kGemm], 1.6e-3, 1e-12);
   EXPECT_NEAR(widths.above[kGemm], 3.2e-3, 1e-12);
-  const Ends ends = interval(ms(46), widths);
+  const Ends ends = interval(milliseconds(46), widths);
   EXPECT_NEAR(ends.low.ms(), 46 - std::sqrt(1.6 * 1.6 + 1.5 * 1.5 + 1.5 * 1.5), 1e-6);
   EXPECT_NEAR(ends.high.ms(), 46 + std::sqrt(3.2 * 3.2 + 2.0 * 2.0 + 1.5 * 1.5), 1e-6);
 }
@@ -43,7 +43,7 @@ TEST(Uncertainty, ClassesMakeAnIntervalInQuadrature) {
 TEST(Uncertainty, AnIntervalNeverGoesBelowZero) {
   ErrorWidths widths;
   widths.below[kGemm] = 2;
-  EXPECT_EQ(interval(ms(1), widths).low, Time::zero());
+  EXPECT_EQ(interval(milliseconds(1), widths).low, Time::zero());
 }
 
 // A of 10 ms, 9 of them GEMM with 10 % up, 5 % down, and 1 ms of copies with 20 % either way; B of 8 ms, 5 of GEMM, 3
@@ -58,7 +58,7 @@ TEST(Uncertainty, RatiosKeepWhatTheStepsDoNotShare) {
   b.above[kGemm] = 0.5e-3;
   b.below[kGemm] = 0.25e-3;
   b.above[kCopy] = b.below[kCopy] = 0.6e-3;
-  const Ratio ratio = ratio_of(ms(10), a, ms(8), b);
+  const Ratio ratio = ratio_of(milliseconds(10), a, milliseconds(8), b);
   EXPECT_NEAR(ratio.value, 1.25, 1e-12);
   EXPECT_NEAR(ratio.high, 1.25 * (1 + std::hypot(0.0275, 0.055)), 1e-12);
   EXPECT_NEAR(ratio.low, 1.25 * (1 - std::hypot(0.01375, 0.055)), 1e-12);
@@ -73,8 +73,8 @@ TEST(Uncertainty, AttentionOfTwoLibrariesSharesNothing) {
   a.below[kAttention] = 0.5e-3;
   b.above[kAttention] = 0.5e-3;
   b.below[kAttention] = 0.25e-3;
-  EXPECT_NEAR(ratio_of(ms(10), a, ms(5), b).high, 2, 1e-12);
-  const Ratio apart = ratio_of(ms(10), a, ms(5), b, AttentionErrors::kApart);
+  EXPECT_NEAR(ratio_of(milliseconds(10), a, milliseconds(5), b).high, 2, 1e-12);
+  const Ratio apart = ratio_of(milliseconds(10), a, milliseconds(5), b, AttentionErrors::kApart);
   EXPECT_NEAR(apart.high, 2 * (1 + std::hypot(0.1, 0.05)), 1e-12);
   EXPECT_NEAR(apart.low, 2 * (1 - std::hypot(0.05, 0.1)), 1e-12);
 }

@@ -18,7 +18,7 @@ namespace {
 
 using testing::HasSubstr;
 
-const DeviceSpec& h200() {
+const DeviceSpec& h200_device() {
   static const DeviceSpec device = *read_device("h200", data_directory());
   return device;
 }
@@ -29,7 +29,7 @@ class FitTest : public testing::Test {
     const auto folder = std::filesystem::path(testing::TempDir()) / "calibrate-fit";
     std::filesystem::remove_all(folder);
     std::filesystem::create_directories(folder);
-    ModelBench bench(*load_kernel_model(h200(), data_directory()));
+    ModelBench bench(*load_kernel_model(h200_device(), data_directory()));
     CalibrationOptions options;
     options.out = (folder / "model.json").string();
     options.classes = *parse_classes({}, "--only");
@@ -37,7 +37,7 @@ class FitTest : public testing::Test {
     rows_ = *read_text_file(rows_file_of(options.out));
   }
   static Expected<KernelFit> fit(const std::string& text) {
-    return fit_calibration_rows(text, "rows.csv", h200(), *base_calibration(h200(), data_directory()));
+    return fit_calibration_rows(text, "rows.csv", h200_device(), *base_calibration(h200_device(), data_directory()));
   }
 
   static std::string rows_;

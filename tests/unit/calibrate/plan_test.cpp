@@ -26,7 +26,7 @@ using testing::HasSubstr;
 
 std::vector<CallClass> all_classes() { return *parse_classes({}, "--only"); }
 
-const KernelModel& h200() {
+const KernelModel& h200_model() {
   static const KernelModel model = *load_kernel_model(*read_device("h200", data_directory()), data_directory());
   return model;
 }
@@ -72,7 +72,7 @@ TEST(CalibrationPlan, HasTheRowsThatTheIssueAsksFor) {
 TEST(CalibrationPlan, HasAHundredLongRowsAClass) {
   std::map<CallClass, std::size_t> longer;
   for (const CalibrationCall& call : calibration_plan(all_classes(), false)) {
-    if (predicted_call_seconds(call, h200()) >= 6e-5) ++longer[call.call_class];
+    if (predicted_call_seconds(call, h200_model()) >= 6e-5) ++longer[call.call_class];
   }
   for (const CallClass call_class : {CallClass::kGemm, CallClass::kAttention, CallClass::kVarlen, CallClass::kDiffusion,
                                      CallClass::kElementwise, CallClass::kCopy}) {
@@ -187,7 +187,7 @@ TEST(CalibrationPlan, IsMeasuredInSixMinutes) {
   std::map<CallClass, double> seconds;
   double total = 0, longest = 0;
   for (const CalibrationCall& call : calibration_plan(all_classes(), false)) {
-    const double call_seconds = predicted_call_seconds(call, h200());
+    const double call_seconds = predicted_call_seconds(call, h200_model());
     longest = std::max(longest, call_seconds);
     seconds[call.call_class] += predicted_row_seconds(call, call_seconds, {});
     total += predicted_row_seconds(call, call_seconds, {});

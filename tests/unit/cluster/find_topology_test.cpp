@@ -7,14 +7,14 @@
 #include <map>
 #include <tuple>
 
+#include "tests/unit/cluster/data_root.h"
+
 namespace longhaul {
 namespace {
 
 using testing::AllOf;
 using testing::EndsWith;
 using testing::StartsWith;
-
-const std::string kRoot = LONGHAUL_SOURCE_ROOT;
 
 struct Row {
   MachineQuery query;

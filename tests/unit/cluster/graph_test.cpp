@@ -3,22 +3,11 @@
 
 #include "sim/cluster/describe.h"
 #include "sim/core/json.h"
+#include "tests/unit/cluster/data_root.h"
+#include "tests/unit/error_texts.h"
 
 namespace longhaul {
 namespace {
-
-const std::string kRoot = LONGHAUL_SOURCE_ROOT;
-
-using Lines = std::vector<std::string>;
-using Names = std::vector<std::string>;
-
-template <class T>
-Lines texts(const Expected<T>& result) {
-  Lines lines;
-  if (result) return lines;
-  for (const InputError& error : result.error()) lines.push_back(error.to_string());
-  return lines;
-}
 
 // Two nodes of two GPUs with an NVLink each, two NICs a node, two switches.
 const std::string kVertices = R"("vertices": [
@@ -33,14 +22,14 @@ const std::string kLinks = R"("links": [
     {"from": "na", "to": "s0", "class": "nic"}, {"from": "na", "to": "s1", "class": "nic"},
     {"from": "nb", "to": "s0", "class": "nic"}, {"from": "nb", "to": "s1", "class": "nic"}])";
 
-Expected<Topology> parsed(const std::string& vertices, const std::string& links, const std::string& more = "") {
+Expected<Topology> with_graph(const std::string& vertices, const std::string& links, const std::string& more = "") {
   const std::string text =
       R"({"base": "a100-40gb-2x4", "gpus_per_node": 2, "graph": {)" + vertices + ", " + links + "}" + more + "}";
   return parse_topology(*parse_json(text, "s.json"), "s.json", "", kRoot);
 }
 
 TEST(Graph, RoutesAreShortestPaths) {
-  const Cluster cluster = *make_cluster(*parsed(kVertices, kLinks), 4);
+  const Cluster cluster = *make_cluster(*with_graph(kVertices, kLinks), 4);
   EXPECT_EQ(cluster.nodes(), 2);
   EXPECT_EQ(describe_route(cluster, 0, 1).links, Names{"a0.a1>"});
   EXPECT_EQ(describe_route(cluster, 1, 0).links, Names{"a0.a1<"});
@@ -53,7 +42,7 @@ TEST(Graph, RoutesAreShortestPaths) {
 }
 
 TEST(Graph, HashSpreadsOverEqualPaths) {
-  const auto topology = parsed(kVertices, kLinks, R"(, "network": {"routing": "hash"})");
+  const auto topology = with_graph(kVertices, kLinks, R"(, "network": {"routing": "hash"})");
   const Cluster cluster = *make_cluster(*topology, 4);
   int by_first = 0;
   for (int from = 0; from < 2; ++from) {
@@ -72,42 +61,43 @@ TEST(Graph, HashSpreadsOverEqualPaths) {
 
 TEST(Graph, TakesWhatIfs) {
   const Cluster cluster =
-      *make_cluster(*parsed(kVertices, kLinks, R"(, "what_if": [{"links": "na.s0", "down": true}, {"links": "nb.s?",
+      *make_cluster(*with_graph(kVertices, kLinks, R"(, "what_if": [{"links": "na.s0", "down": true}, {"links": "nb.s?",
                                                    "scale_bandwidth": 0.5}])"),
                     4);
   const RouteSummary far = describe_route(cluster, 0, 3);
   EXPECT_EQ(far.links, (Names{"a0.na>", "na.s1>", "nb.s1<", "b1.nb<"}));
   EXPECT_DOUBLE_EQ(far.bandwidth.value, 24e9);
-  const auto cut = make_cluster(*parsed(kVertices, kLinks, R"(, "what_if": [{"links": "na.s?", "down": true}])"), 4,
+  const auto cut = make_cluster(*with_graph(kVertices, kLinks, R"(, "what_if": [{"links": "na.s?", "down": true}])"), 4,
                                 "s.json", "/gpus");
   EXPECT_EQ(texts(cut).at(0),
             "s.json: /what_if/0: the links that are down leave no way from rank 0 to rank 2; expected every rank to "
             "reach every other: leave one more of these links up");
-  EXPECT_EQ(texts(make_cluster(*parsed(kVertices, kLinks, R"(, "what_if": [{"rail": 0, "down": true}])"), 4)),
+  EXPECT_EQ(texts(make_cluster(*with_graph(kVertices, kLinks, R"(, "what_if": [{"rail": 0, "down": true}])"), 4)),
             Lines{"s.json: /what_if/0/rail: has no meaning here; expected \"links\": the topology is a graph, link by "
                   "link"});
 }
 
 TEST(Graph, BisectionIsTheMaximumFlow) {
-  const TopologySummary summary = describe_topology(*make_cluster(*parsed(kVertices, kLinks), 4));
+  const TopologySummary summary = describe_topology(*make_cluster(*with_graph(kVertices, kLinks), 4));
   // Two PCIe links into a NIC of 25.2 GB/s each, two NIC links of 48 behind it.
   EXPECT_DOUBLE_EQ(summary.bisection.value, 2 * 25.2e9);
 }
 
 TEST(GraphErrors, Disconnected) {
-  EXPECT_EQ(
-      texts(parsed(R"("vertices": [{"name": "g0", "kind": "gpu"}, {"name": "g1", "kind": "gpu"}])",
-                   R"("links": [{"from": "g0", "to": "g1", "class": "nvlink", "one_way": true}])", R"(, "nodes": 1)")),
-      Lines{"s.json: /graph/links: leave no way from g1 to g0; expected a graph in which every GPU reaches every "
-            "other"});
+  EXPECT_EQ(texts(with_graph(R"("vertices": [{"name": "g0", "kind": "gpu"}, {"name": "g1", "kind": "gpu"}])",
+                             R"("links": [{"from": "g0", "to": "g1", "class": "nvlink", "one_way": true}])",
+                             R"(, "nodes": 1)")),
+            Lines{"s.json: /graph/links: leave no way from g1 to g0; expected a graph in which every GPU reaches every "
+                  "other"});
 }
 
 TEST(GraphErrors, AllAtOnce) {
   EXPECT_EQ(
-      texts(parsed(R"("vertices": [{"name": "g0", "kind": "gpu", "radix": 3}, {"name": "g1", "kind": "cpu"},
+      texts(with_graph(
+          R"("vertices": [{"name": "g0", "kind": "gpu", "radix": 3}, {"name": "g1", "kind": "cpu"},
                        {"name": "s", "kind": "leaf", "radix": 2}, {"name": "s", "kind": "spine"},
                        {"name": "g2", "kind": "gpu"}, {"name": "g3", "kind": "gpu"}])",
-                   R"("links": [{"from": "g0", "to": "g9", "class": "nvlnk"}, {"from": "g0", "to": "s", "class": "nic",
+          R"("links": [{"from": "g0", "to": "g9", "class": "nvlnk"}, {"from": "g0", "to": "s", "class": "nic",
                        "gbytes_per_s": 0}, {"from": "s", "to": "g0", "class": "nic"}, {"from": "g2", "to": "g2",
                        "class": "nic"}, {"from": "g2", "to": "s", "class": "nic", "gbytes_per_s": -4, "count": 2}])")),
       (Lines{
@@ -131,7 +121,7 @@ TEST(GraphErrors, AllAtOnce) {
 }
 
 TEST(GraphErrors, Sizes) {
-  EXPECT_EQ(texts(parsed(R"("vertices": {})", R"("edges": [])")),
+  EXPECT_EQ(texts(with_graph(R"("vertices": {})", R"("edges": [])")),
             (Lines{"s.json: /graph/vertices: is an object; expected a list",
                    "s.json: /graph/links: is missing; expected a list",
                    "s.json: /graph/edges: unknown key; expected one of vertices, links",
@@ -146,18 +136,18 @@ TEST(GraphErrors, Sizes) {
     if (i < 18)
       links += std::string(i > 0 ? "," : "") + R"({"from": )" + name + R"(, "to": )" + next + R"(, "class": "nic"})";
   }
-  EXPECT_EQ(texts(parsed(vertices + "]", links + "]", R"(, "nodes": 1)")),
+  EXPECT_EQ(texts(with_graph(vertices + "]", links + "]", R"(, "nodes": 1)")),
             (Lines{"s.json: /graph/links: make a route of 18 links from v0 to v18; expected at most 16",
                    "s.json: /graph/links: make a route of 18 links from v18 to v0; expected at most 16"}));
-  EXPECT_EQ(texts(parsed(kVertices, kLinks, R"(, "nodes": 3)")),
+  EXPECT_EQ(texts(with_graph(kVertices, kLinks, R"(, "nodes": 3)")),
             Lines{"s.json: /nodes: is 3; expected 2, as the graph has"});
 }
 
 // Faults elsewhere in the file hide none of the graph's.
 TEST(GraphErrors, BesideFaultsOfTheClasses) {
-  EXPECT_EQ(texts(parsed(R"("vertices": [{"name": "g0", "kind": "gpu"}, {"name": "g1", "kind": "gpu"}])",
-                         R"("links": [{"from": "g0", "to": "g9", "class": "nvlink"}])",
-                         R"(, "scale_nvlink": 0, "nodes": 0)")),
+  EXPECT_EQ(texts(with_graph(R"("vertices": [{"name": "g0", "kind": "gpu"}, {"name": "g1", "kind": "gpu"}])",
+                             R"("links": [{"from": "g0", "to": "g9", "class": "nvlink"}])",
+                             R"(, "scale_nvlink": 0, "nodes": 0)")),
             (Lines{"s.json: /nodes: is 0; expected an integer from 1 to 1048576",
                    "s.json: /scale_nvlink: is 0; expected a number from 0.001 to 1000",
                    "s.json: /graph/links/0/to: \"g9\" is no vertex; expected the name of a vertex; did you mean "

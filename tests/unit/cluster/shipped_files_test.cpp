@@ -5,12 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "sim/cluster/cluster.h"
+#include "tests/unit/cluster/data_root.h"
 #include "tests/unit/json_schema/schema_errors.h"
 
 namespace longhaul {
 namespace {
-
-const std::string kRoot = LONGHAUL_SOURCE_ROOT;
 
 nlohmann::json load(const std::string& file) {
   std::ifstream stream(kRoot + "/topologies/" + file);

@@ -9,6 +9,8 @@
 
 #include "sim/cluster/cluster.h"
 #include "sim/core/json.h"
+#include "tests/unit/cluster/data_root.h"
+#include "tests/unit/error_texts.h"
 
 namespace longhaul {
 namespace {
@@ -16,21 +18,9 @@ namespace {
 using testing::EndsWith;
 using testing::StartsWith;
 
-const std::string kRoot = LONGHAUL_SOURCE_ROOT;
-
-template <class T>
-std::vector<std::string> texts(const Expected<T>& result) {
-  std::vector<std::string> lines;
-  if (result) return lines;
-  for (const InputError& error : result.error()) lines.push_back(error.to_string());
-  return lines;
-}
-
 std::vector<std::string> errors_of(const char* text) {
   return texts(parse_topology(*parse_json(text, "s.json"), "s.json", "/topology", kRoot));
 }
-
-using Lines = std::vector<std::string>;
 
 const std::string kDevices = fmt::format("{}", fmt::join(shipped_devices(kRoot), ", "));
 

@@ -5,37 +5,26 @@
 
 #include "sim/cluster/describe.h"
 #include "sim/core/json.h"
+#include "tests/unit/cluster/data_root.h"
+#include "tests/unit/error_texts.h"
 
 namespace longhaul {
 namespace {
 
-const std::string kRoot = LONGHAUL_SOURCE_ROOT;
-
-using Lines = std::vector<std::string>;
-using Names = std::vector<std::string>;
-
-template <class T>
-Lines texts(const Expected<T>& result) {
-  Lines lines;
-  if (result) return lines;
-  for (const InputError& error : result.error()) lines.push_back(error.to_string());
-  return lines;
-}
-
-Expected<Topology> parsed(const std::string& list, const std::string& base = "dgx-a100-hdr",
-                          const std::string& network = "{}") {
+Expected<Topology> with_what_if(const std::string& list, const std::string& base = "dgx-a100-hdr",
+                                const std::string& network = "{}") {
   const std::string text = R"({"base": ")" + base + R"(", "network": )" + network + R"(, "what_if": )" + list + "}";
   return parse_topology(*parse_json(text, "s.json"), "s.json", "/topology", kRoot);
 }
 
 Cluster cluster_of(const std::string& list, int gpus = 32, const std::string& base = "dgx-a100-hdr",
                    const std::string& network = "{}") {
-  return *make_cluster(*parsed(list, base, network), gpus);
+  return *make_cluster(*with_what_if(list, base, network), gpus);
 }
 
 Lines cluster_errors(const std::string& list, int gpus = 32, const std::string& base = "dgx-a100-hdr",
                      const std::string& network = "{}") {
-  return texts(make_cluster(*parsed(list, base, network), gpus, "s.json", "/gpus"));
+  return texts(make_cluster(*with_what_if(list, base, network), gpus, "s.json", "/gpus"));
 }
 
 double rate(const Cluster& cluster, const std::string& name) {
@@ -169,10 +158,10 @@ TEST(WhatIf, IsSeenInTheSummary) {
 
 TEST(WhatIfErrors, OfTheList) {
   const std::string at = "s.json: /topology/what_if";
-  EXPECT_EQ(texts(parsed("7")), Lines{at + ": is 7; expected a list of what-ifs"});
-  EXPECT_EQ(texts(parsed(R"([7])")), Lines{at + "/0: is 7; expected an object"});
+  EXPECT_EQ(texts(with_what_if("7")), Lines{at + ": is 7; expected a list of what-ifs"});
+  EXPECT_EQ(texts(with_what_if(R"([7])")), Lines{at + "/0: is 7; expected an object"});
   EXPECT_EQ(
-      texts(parsed(
+      texts(with_what_if(
           R"([{"link": "n0.nic0", "scale_bandwidth": 0}, {"rail": 1},
                        {"links": "n0.nic0", "rail": 2, "down": true},
                        {"from": 3, "scale_latency": 2}, {"from": 3, "to": 3, "background_gbytes_per_s": -1},
@@ -193,7 +182,7 @@ TEST(WhatIfErrors, OfTheList) {
           at + "/5/down: contradicts another key; expected a link that is down has no bandwidth, latency or traffic",
           at + "/6/down: is false; expected true, or no entry at all",
       }));
-  EXPECT_EQ(texts(parsed(R"([{"links": "", "down": true}])")),
+  EXPECT_EQ(texts(with_what_if(R"([{"links": "", "down": true}])")),
             Lines{at + "/0/links: is empty; expected a link's name or a pattern"});
 }
 

@@ -3,17 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/unit/error_texts.h"
+
 namespace longhaul {
 namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-
-std::vector<std::string> texts(const Errors& errors) {
-  std::vector<std::string> out;
-  for (const InputError& error : errors) out.push_back(error.to_string());
-  return out;
-}
 
 TEST(Csv, CommentsBlankLinesAndLineEndsArePassedOver) {
   Errors errors;

@@ -236,7 +236,7 @@ nlohmann::json shipped(const std::string& name) {
   return nlohmann::json::parse(file->dump());
 }
 
-bool valid(const nlohmann::json& json) {
+bool valid_library(const nlohmann::json& json) {
   const auto file = read_json_file(data_directory() + "/topologies/attention-library.schema.json");
   EXPECT_TRUE(file);
   return obeys(nlohmann::json::parse(file->dump()), json);
@@ -249,7 +249,7 @@ TEST(AttentionLibrary, EveryNameButTheFirstHasAFile) {
     EXPECT_EQ(library.has_value(), name != "cudnn") << name;
     if (!library) continue;
     EXPECT_EQ((*library)->name, name);
-    EXPECT_TRUE(valid(shipped(name))) << name;
+    EXPECT_TRUE(valid_library(shipped(name))) << name;
   }
   const auto third = read_attention_library("flash-attention-3", data_directory());
   ASSERT_TRUE(third);
@@ -292,7 +292,7 @@ TEST(AttentionLibrary, EveryFaultOfAFileIsTold) {
   ASSERT_FALSE(without);
   EXPECT_THAT(without.error().front().to_string(),
               HasSubstr("/same_clocks: needs the clock of each pass; expected \"clock_hz\" in both"));
-  EXPECT_FALSE(valid(json));
+  EXPECT_FALSE(valid_library(json));
   nlohmann::json others = shipped("flash-attention-2");
   others["same_clocks"] = {"hopper", "blackwell"};
   const auto named = parse_attention_library(others.dump(), "l.json");

@@ -9,6 +9,7 @@
 #include "sim/core/data_files.h"
 #include "sim/core/json.h"
 #include "tests/unit/cost/sample_calibration.h"
+#include "tests/unit/error_texts.h"
 #include "tests/unit/json_schema/schema_errors.h"
 
 namespace longhaul {
@@ -16,15 +17,11 @@ namespace {
 
 nlohmann::json sample_json() { return nlohmann::json::parse(write_calibration(sample_calibration(), {"table.csv"})); }
 
-std::vector<std::string> errors_of(const nlohmann::json& json) {
-  const Expected<Calibration> read = parse_calibration(json.dump(), "c.json");
-  std::vector<std::string> texts;
-  if (read) return texts;
-  for (const InputError& error : read.error()) texts.push_back(error.to_string());
-  return texts;
+std::vector<std::string> calibration_errors(const nlohmann::json& json) {
+  return texts(parse_calibration(json.dump(), "c.json"));
 }
 
-bool valid(const nlohmann::json& json) {
+bool valid_calibration(const nlohmann::json& json) {
   const Expected<Json> schema_json = read_json_file(data_directory() + "/topologies/calibration.schema.json");
   EXPECT_TRUE(schema_json);
   return obeys(nlohmann::json::parse(schema_json->dump()), json);
@@ -46,13 +43,13 @@ TEST(Calibration, ReadsBackWhatItWrote) {
 }
 
 TEST(Calibration, SchemaAcceptsTheSampleAndTheShippedFiles) {
-  EXPECT_TRUE(valid(sample_json()));
+  EXPECT_TRUE(valid_calibration(sample_json()));
   const std::string folder = data_directory() + "/topologies/devices/calibration";
   int files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const Expected<Json> shipped = read_json_file(entry.path().string());
     ASSERT_TRUE(shipped);
-    EXPECT_TRUE(valid(nlohmann::json::parse(shipped->dump()))) << entry.path();
+    EXPECT_TRUE(valid_calibration(nlohmann::json::parse(shipped->dump()))) << entry.path();
     ++files;
   }
   EXPECT_GE(files, 1);
@@ -62,14 +59,14 @@ TEST(Calibration, UnknownClassesAreNamed) {
   nlohmann::json json = sample_json();
   json["kernels"]["gemn"] = json["kernels"]["gemm"];
   EXPECT_EQ(
-      errors_of(json),
+      calibration_errors(json),
       std::vector<std::string>{
           "c.json: /kernels/gemn: \"gemn\" is no class of kernels; expected gemm, elementwise, elementwise/FUNCTION, "
           "copy-d2d, copy-h2d, copy-d2h or attention/LIBRARY/PASS/FORM; did you mean \"gemm\"?"});
-  EXPECT_FALSE(valid(json));
+  EXPECT_FALSE(valid_calibration(json));
   json = sample_json();
   json["kernels"]["gemm"]["source"] = "guessed";
-  EXPECT_EQ(errors_of(json),
+  EXPECT_EQ(calibration_errors(json),
             std::vector<std::string>{
                 "c.json: /kernels/gemm/source: is \"guessed\"; expected one of measured, published, datasheet"});
 }
@@ -77,16 +74,16 @@ TEST(Calibration, UnknownClassesAreNamed) {
 TEST(Calibration, SchemaRefusesWhatTheReaderRefuses) {
   nlohmann::json json = sample_json();
   json["kernels"]["gemm"]["constants"]["seconds_per_call"] = -1;
-  EXPECT_FALSE(valid(json));
+  EXPECT_FALSE(valid_calibration(json));
   json = sample_json();
   json.erase("overlap");
-  EXPECT_FALSE(valid(json));
+  EXPECT_FALSE(valid_calibration(json));
   json = sample_json();
   json["kernels"]["gemm"]["measured_sizes"] = nlohmann::json::array({{1, 2}});
-  EXPECT_FALSE(valid(json));
+  EXPECT_FALSE(valid_calibration(json));
   json = sample_json();
   json["measured_on"] = "yesterday";
-  EXPECT_FALSE(valid(json));
+  EXPECT_FALSE(valid_calibration(json));
 }
 
 TEST(Calibration, MissingKeysAreAllNamed) {
@@ -94,7 +91,7 @@ TEST(Calibration, MissingKeysAreAllNamed) {
   json.erase("measured_on");
   json["kernels"].erase("gemm");
   json["kernels"]["elementwise"]["constants"].erase("seconds_per_byte");
-  const std::vector<std::string> errors = errors_of(json);
+  const std::vector<std::string> errors = calibration_errors(json);
   ASSERT_EQ(errors.size(), 3U);
   EXPECT_NE(errors[0].find("measured_on"), std::string::npos);
   EXPECT_NE(errors[1].find("gemm"), std::string::npos);
@@ -108,7 +105,7 @@ TEST(Calibration, WrongTypesAndRangesAreNamed) {
   json["overlap"]["transfer"]["beside_gemm"] = 0.5;
   json["overlap"]["gemm"]["multiprocessors_per_channel"] = -1;
   json["device"]["multiprocessors"] = 1.5;
-  const std::vector<std::string> errors = errors_of(json);
+  const std::vector<std::string> errors = calibration_errors(json);
   ASSERT_EQ(errors.size(), 4U);
   EXPECT_NE(errors[0].find("/device/multiprocessors"), std::string::npos);
   EXPECT_NE(errors[1].find("/launch_seconds"), std::string::npos);
@@ -126,7 +123,7 @@ TEST(Calibration, EveryFaultOfTheOverlapPartIsNamed) {
   json["overlap"]["gemm"]["holds_transfers"] = 1;
   json["overlap"]["attention"].erase("holds_transfers");
   json["overlap"]["compute"] = 1.2;
-  EXPECT_EQ(errors_of(json),
+  EXPECT_EQ(calibration_errors(json),
             (std::vector<std::string>{
                 "c.json: /overlap/gemm/holds_transfers: is 1; expected true or false",
                 "c.json: /overlap/attention/beside_memory_kernel: is missing; expected a number from 1 to 100",
@@ -137,14 +134,14 @@ TEST(Calibration, EveryFaultOfTheOverlapPartIsNamed) {
                 "c.json: /overlap/residuals/rows: is 0; expected an integer from 1 to 1000000"}));
   json = sample_json();
   json.erase("overlap");
-  EXPECT_EQ(errors_of(json),
+  EXPECT_EQ(calibration_errors(json),
             std::vector<std::string>{"c.json: /overlap: is missing; expected an object of slow-down constants"});
 }
 
 TEST(Calibration, UnknownKeyNamesTheNearest) {
   nlohmann::json json = sample_json();
   json["kernels"]["gemm"]["constants"]["seconds_per_flopp"] = 1e-15;
-  const std::vector<std::string> errors = errors_of(json);
+  const std::vector<std::string> errors = calibration_errors(json);
   ASSERT_EQ(errors.size(), 1U);
   EXPECT_NE(errors[0].find("did you mean \"seconds_per_flop\"?"), std::string::npos);
 }
@@ -153,7 +150,7 @@ TEST(Calibration, MeasuredSizesHaveTheKindsLength) {
   nlohmann::json json = sample_json();
   json["kernels"]["gemm"]["measured_sizes"] = nlohmann::json::array({{1, 2}});
   json["kernels"]["copy-d2d"]["measured_sizes"] = nlohmann::json::array();
-  const std::vector<std::string> errors = errors_of(json);
+  const std::vector<std::string> errors = calibration_errors(json);
   ASSERT_EQ(errors.size(), 2U);
   EXPECT_NE(errors[0].find("/kernels/copy-d2d/measured_sizes"), std::string::npos);
   EXPECT_EQ(errors[1],
@@ -163,7 +160,7 @@ TEST(Calibration, MeasuredSizesHaveTheKindsLength) {
 TEST(Calibration, WrongSchemaIsNamed) {
   nlohmann::json json = sample_json();
   json["schema"] = "calibration/1";
-  const std::vector<std::string> errors = errors_of(json);
+  const std::vector<std::string> errors = calibration_errors(json);
   ASSERT_EQ(errors.size(), 1U);
   EXPECT_NE(errors[0].find("calibration/3"), std::string::npos);
 }

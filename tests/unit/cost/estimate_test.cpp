@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kExact = 1e-15;  // relative room for the order of a few additions
 
-void expect_close(double value, double expected) { EXPECT_NEAR(value, expected, kExact * expected * 4); }
+void expect_estimate(double value, double expected) { EXPECT_NEAR(value, expected, kExact * expected * 4); }
 
 // 1024 x 1024 x 1024 on 100 multiprocessors: 64 tiles, 1 wave of 1024 + 512 steps at 1 ns; 2^31 FLOPs at 1e-15 s;
 // half of them beyond 512 rows at 2e-16 s. Per call 16 us, of which a busy stream hides 8 us.
@@ -19,14 +19,14 @@ TEST(KernelModel, GemmIsTheSumOfItsTerms) {
   const KernelModel model = sample_model(sample_device("sample"));
   const Estimate estimate = model.gemm(GemmPass::kForward, 1024, 1024, 1024);
   const double work = 1536e-9 + 2147483648.0 * 1e-15 + 1073741824.0 * 2e-16;
-  expect_close(estimate.seconds, 16e-6 + work - 8e-6);
+  expect_estimate(estimate.seconds, 16e-6 + work - 8e-6);
   EXPECT_EQ(estimate.basis, Basis::kInterpolated);
   // Timed alone it is under 50 us: the residuals of small calls.
-  expect_close(estimate.low, estimate.seconds * 0.75);
-  expect_close(estimate.high, estimate.seconds * 1.5);
+  expect_estimate(estimate.low, estimate.seconds * 0.75);
+  expect_estimate(estimate.high, estimate.seconds * 1.5);
   const Estimate alone = KernelModel::timed_alone(estimate);
-  expect_close(alone.seconds, 16e-6 + work);
-  expect_close(alone.high, alone.seconds * 1.5);
+  expect_estimate(alone.seconds, 16e-6 + work);
+  expect_estimate(alone.high, alone.seconds * 1.5);
 }
 
 TEST(KernelModel, BasisFollowsTheMeasuredSizes) {
@@ -43,11 +43,11 @@ TEST(KernelModel, BasisFollowsTheMeasuredSizes) {
 TEST(KernelModel, ExtrapolationWidensTheInterval) {
   const KernelModel model = sample_model(sample_device("sample"));
   const Estimate inside = model.gemm(GemmPass::kForward, 8192, 8192, 8192);
-  expect_close(inside.low, inside.seconds * 0.875);
-  expect_close(inside.high, inside.seconds * 1.25);
+  expect_estimate(inside.low, inside.seconds * 0.875);
+  expect_estimate(inside.high, inside.seconds * 1.25);
   const Estimate outside = model.gemm(GemmPass::kForward, 16384, 8192, 8192);
-  expect_close(outside.low, outside.seconds * 0.75);
-  expect_close(outside.high, outside.seconds * 1.5);
+  expect_estimate(outside.low, outside.seconds * 0.75);
+  expect_estimate(outside.high, outside.seconds * 1.5);
 }
 
 // A device with half the peak on twice the multiprocessors: one of them has a quarter of the rate, so the wave term is
@@ -64,12 +64,12 @@ TEST(KernelModel, UnmeasuredDeviceScalesByItsDatasheet) {
   const double flops = 2.0 * 4096 * 4096 * 4096;
   const double sustained = 2.0 * 3584 * 4096 * 4096;
   const Estimate gemm = model.gemm(GemmPass::kBackwardWeight, 4096, 4096, 4096);
-  expect_close(gemm.seconds, 8e-6 + 4 * 6 * 4608 * 1e-9 + 2 * flops * 1e-15 + 2 * sustained * 2e-16);
+  expect_estimate(gemm.seconds, 8e-6 + 4 * 6 * 4608 * 1e-9 + 2 * flops * 1e-15 + 2 * sustained * 2e-16);
   EXPECT_EQ(gemm.basis, Basis::kDatasheet);
-  expect_close(gemm.low, gemm.seconds * (1 - 0.375));  // three times the residuals
-  expect_close(gemm.high, gemm.seconds * 1.75);
-  expect_close(model.elementwise(Bytes{1 << 30}).seconds, 8e-6 + 4 * 1073741824.0 * 2.5e-13);
-  expect_close(model.copy(CopyKind::kHostToDevice, Bytes{1 << 30}).seconds, 8e-6 + 2 * 1073741824.0 * 2e-11);
+  expect_estimate(gemm.low, gemm.seconds * (1 - 0.375));  // three times the residuals
+  expect_estimate(gemm.high, gemm.seconds * 1.75);
+  expect_estimate(model.elementwise(Bytes{1 << 30}).seconds, 8e-6 + 4 * 1073741824.0 * 2.5e-13);
+  expect_estimate(model.copy(CopyKind::kHostToDevice, Bytes{1 << 30}).seconds, 8e-6 + 2 * 1073741824.0 * 2e-11);
   EXPECT_EQ(model.description(),
             "kernels: other was not measured; times of sample (2020-01-02) scaled by peak, bandwidth and "
             "multiprocessors of the data sheet, slow-down beside communication as measured there");
@@ -81,8 +81,8 @@ TEST(KernelModel, ResidualsFollowTheDevice) {
   for (const char* name : {"sample", "other"}) {
     const KernelModel model = sample_model(sample_device(name));
     const Estimate gemm = model.gemm(GemmPass::kForward, 8192, 8192, 8192);
-    expect_close(gemm.low, gemm.seconds * (1 + model.residual_low(KernelKind::kGemm)));
-    expect_close(gemm.high, gemm.seconds * (1 + model.residual_high(KernelKind::kGemm)));
+    expect_estimate(gemm.low, gemm.seconds * (1 + model.residual_low(KernelKind::kGemm)));
+    expect_estimate(gemm.high, gemm.seconds * (1 + model.residual_high(KernelKind::kGemm)));
   }
   const KernelModel other = sample_model(sample_device("other"));
   EXPECT_EQ(other.residual_low(KernelKind::kGemm), -0.375);
@@ -100,7 +100,7 @@ TEST(KernelModel, ResidualsFollowTheDevice) {
 TEST(KernelModel, ThinGemmIsBoundByMemory) {
   const KernelModel model = sample_model(sample_device("sample"));
   const double bytes = 2.0 * (8192 + 8193.0 * 8192);
-  expect_close(model.gemm(GemmPass::kForward, 1, 8192, 8192).seconds, 8e-6 + bytes * 2.5e-13);
+  expect_estimate(model.gemm(GemmPass::kForward, 1, 8192, 8192).seconds, 8e-6 + bytes * 2.5e-13);
 }
 
 TEST(KernelModel, SpanAndSumsAgree) {
@@ -134,8 +134,8 @@ TEST(KernelModel, HandsOutTheFactorsOfTheCalibration) {
 // Functions have terms for rows and columns: 16 us, 1e6 bytes, 512 rows, 2,048 columns; unknown ones are any other.
 TEST(KernelModel, ElementwiseFunctionsHaveConstantsOfTheirOwn) {
   const KernelModel model = sample_model(sample_device("sample"));
-  expect_close(model.elementwise(Bytes{1'000'000}, "swiglu", 512, 2048).seconds,
-               8e-6 + 1e6 * 2.5e-13 + 512 * 1e-10 + 2048 * 1e-9);
+  expect_estimate(model.elementwise(Bytes{1'000'000}, "swiglu", 512, 2048).seconds,
+                  8e-6 + 1e6 * 2.5e-13 + 512 * 1e-10 + 2048 * 1e-9);
   EXPECT_EQ(model.elementwise(Bytes{1'000'000}, "gelu", 512, 2048).seconds,
             model.elementwise(Bytes{1'000'000}).seconds);
 }
@@ -154,10 +154,10 @@ TEST(KernelModel, PiecesDecideTheCall) {
     return model_of().attention_forward(pieces, heads, 1, 128).seconds;
   };
   // 128 items of 1 + 1 tiles on 100 multiprocessors: two rounds; busy with 128 tiles.
-  expect_close(forward({square, square}, 64), 8e-6 + 4e-6 + 1.28 * 1e-7);
+  expect_estimate(forward({square, square}, 64), 8e-6 + 4e-6 + 1.28 * 1e-7);
   // 64 items of 2 and then 64 pairs of 2 and 3: 64 + 36 begin; at 2 the next 82, at 3 (18 free) the last 10, of which
   // those of 3 end at 6. One idle slot a head: 64 / 100. Busy: 64 x (1 + 1 + 2).
-  expect_close(forward({square, longer}, 64), 8e-6 + 6e-6 + 0.64 * 5e-7 + 2.56 * 1e-7);
+  expect_estimate(forward({square, longer}, 64), 8e-6 + 6e-6 + 0.64 * 5e-7 + 2.56 * 1e-7);
   const AttentionPieceSize blocks{256, 256, 256 * 16};
   const double dense = forward({blocks}, 4);
   calibration.classes["attention/longhaul-hopper/forward/pieces"] =
@@ -173,7 +173,7 @@ TEST(KernelModel, ClassesOfTheDatasheetAreWide) {
   const KernelModel model(sample_device("sample"), std::make_shared<const Calibration>(calibration));
   const Estimate gemm = model.gemm(GemmPass::kForward, 8192, 8192, 8192);
   EXPECT_EQ(gemm.basis, Basis::kDatasheet);
-  expect_close(gemm.low, gemm.seconds * (1 - 0.375));
+  expect_estimate(gemm.low, gemm.seconds * (1 - 0.375));
   EXPECT_EQ(model.residual_low(KernelKind::kGemm), -0.375);
   EXPECT_EQ(model.copy(CopyKind::kHostToDevice, Bytes{4096}).basis, Basis::kCalibrated);
 }

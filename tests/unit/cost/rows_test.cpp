@@ -3,6 +3,7 @@
 
 #include "sim/cost/cost_rows.h"
 #include "tests/unit/cost/sample_calibration.h"
+#include "tests/unit/error_texts.h"
 
 namespace longhaul {
 namespace {
@@ -15,13 +16,9 @@ std::vector<std::int64_t> pairs_of(const std::string& pieces, const std::string&
   return pairs;
 }
 
-std::vector<std::string> errors_of(const std::string& rows) {
+std::vector<std::string> row_errors(const std::string& rows) {
   const std::string header = "op,pass,m,n,k,q_heads,kv_heads,head_dim,mask,pieces,bytes\n";
-  const auto out = predict_rows(sample_model(sample_device("sample")), header + rows, "rows.csv");
-  std::vector<std::string> texts;
-  if (out) return texts;
-  for (const InputError& error : out.error()) texts.push_back(error.to_string());
-  return texts;
+  return texts(predict_rows(sample_model(sample_device("sample")), header + rows, "rows.csv"));
 }
 
 // 3 queries that see 5, 6 and 7 keys.
@@ -69,22 +66,22 @@ TEST(PredictRows, GemmAndAttentionMatchTheModel) {
 
 TEST(PredictRows, NamesEveryFaultOfEveryRow) {
   EXPECT_EQ(
-      errors_of("gem,fwd,1,1,1,,,,,,\ngemm,forward,0,x,1,,,,,,\n"),
+      row_errors("gem,fwd,1,1,1,,,,,,\ngemm,forward,0,x,1,,,,,,\n"),
       (std::vector<std::string>{
           "rows.csv: line 2: op is \"gem\"; expected one of gemm, attention, elementwise, copy; did you mean \"gemm\"?",
           "rows.csv: line 3: pass is \"forward\"; expected one of fwd, bwd-input, bwd-weight",
           "rows.csv: line 3: m is \"0\"; expected an integer from 1 to 1073741824",
           "rows.csv: line 3: n is \"x\"; expected an integer from 1 to 1073741824"}));
-  EXPECT_EQ(errors_of("copy,h2d,1\n"),
+  EXPECT_EQ(row_errors("copy,h2d,1\n"),
             (std::vector<std::string>{"rows.csv: line 2: has 3 fields; expected 11, as the header has"}));
   EXPECT_EQ(
-      errors_of("attention,fwd,,,,6,4,128,causal,4x4,\n"),
+      row_errors("attention,fwd,,,,6,4,128,causal,4x4,\n"),
       (std::vector<std::string>{"rows.csv: line 2: q_heads is 6 for 4 kv_heads; expected a multiple of kv_heads"}));
 }
 
 TEST(PredictRows, NamesFaultsOfMasksAndPieces) {
   const auto of = [](const std::string& mask, const std::string& pieces) {
-    return errors_of("attention,fwd,,,,4,4,128," + mask + "," + pieces + ",\n").at(0);
+    return row_errors("attention,fwd,,,,4,4,128," + mask + "," + pieces + ",\n").at(0);
   };
   EXPECT_EQ(
       of("casual", "4x4"),

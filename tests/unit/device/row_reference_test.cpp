@@ -16,7 +16,7 @@
 namespace longhaul {
 namespace {
 
-StepOutcome run(const Schedule& schedule) {
+StepOutcome run_for_rows(const Schedule& schedule) {
   const DevicePlan plan(schedule);
   HostDevice device;
   VirtualTransport transport;
@@ -30,7 +30,7 @@ TEST(ReferenceRow, TheFirstTokenIsItsOwnValue) {
   of.strategy = "allgather-cp";
   const auto schedule = schedule_of(of);
   const ModelShape& model = schedule->model;
-  const StepOutcome outcome = run(*schedule);
+  const StepOutcome outcome = run_for_rows(*schedule);
   const LayerRows rows = layer_rows(*schedule, outcome, 0);
   const RowResult result = reference_row(model, *schedule->batch, rows, 37);  // the second document begins there
   const Bf16* qkv = rows.qkv.row(37);
@@ -54,7 +54,7 @@ TEST(ReferenceRows, AreTheRowsOneByOne) {
     DeviceCase of;
     of.strategy = strategy;
     const auto schedule = schedule_of(of);
-    const StepOutcome outcome = run(*schedule);
+    const StepOutcome outcome = run_for_rows(*schedule);
     const LayerRows table = layer_rows(*schedule, outcome, 1);
     const std::vector<std::int64_t> rows = sample_rows(*schedule->batch, 40, 5);
     const std::vector<RowResult> all = reference_rows(schedule->model, *schedule->batch, table, rows, 2);
@@ -108,9 +108,9 @@ TEST_P(SampledRows, AreNoWorseThanTwiceTheUndistributedStep) {
   const auto alone = undistributed_of(of);
   const std::vector<std::int64_t> rows = sample_rows(*schedule->batch, 24, 1);
   ASSERT_EQ(rows.size(), 24U);
-  StepOutcome outcome = run(*schedule);
+  StepOutcome outcome = run_for_rows(*schedule);
   HostMath one(1), three(3);
-  const std::vector<QuantityNorm> undistributed = sampled_errors(*alone, run(*alone), rows, one);
+  const std::vector<QuantityNorm> undistributed = sampled_errors(*alone, run_for_rows(*alone), rows, one);
   const std::vector<QuantityNorm> errors = sampled_errors(*schedule, outcome, rows, three);
   const std::vector<QuantityNorm> one_thread = sampled_errors(*schedule, outcome, rows, one);
   for (std::size_t i = 0; i < 3; ++i) {

@@ -11,7 +11,7 @@ using namespace hand_made;
 
 constexpr StreamId kOther = kFirstCommunicationStream;  // of role 0, beside the compute stream
 
-struct Outcome {
+struct OverlapOutcome {
   Totals totals;
   RecordedTimeline timeline;
   std::int64_t slowed = 0;
@@ -26,8 +26,8 @@ struct Outcome {
   const RankTotals& rank(int rank) const { return totals.ranks[static_cast<std::size_t>(rank)]; }
 };
 
-Outcome run(const Schedule& schedule, const FixedDurations& durations) {
-  Outcome result;
+OverlapOutcome run_beside(const Schedule& schedule, const FixedDurations& durations) {
+  OverlapOutcome result;
   FixedNetwork network;
   SimulationOptions options;
   options.sink = &result.timeline;
@@ -55,7 +55,7 @@ TEST(Overlap, TwoKernelsSlowEachOtherWhileBothRun) {
     FixedDurations durations;
     durations.rule = by_label({{"x", 100}, {"y", 30}});
     durations.beside_kernel = 1.5;
-    const Outcome result = run(schedule, durations);
+    const OverlapOutcome result = run_beside(schedule, durations);
     EXPECT_EQ(result.end("y"), 45);
     EXPECT_EQ(result.end("x"), 115);
     EXPECT_EQ(result.totals.step.ps(), 115);
@@ -73,7 +73,7 @@ TEST(Overlap, APartlyOverlappedKernelTakesWorkPlusTheExtraOfThatPart) {
   FixedDurations durations;
   durations.rule = by_label({{"x", 200}, {"pre", 40}, {"y", 60}});
   durations.beside_kernel = 1.25;
-  const Outcome result = run(schedule, durations);
+  const OverlapOutcome result = run_beside(schedule, durations);
   EXPECT_EQ(result.end("pre"), 50);
   EXPECT_EQ(result.end("y"), 125);
   EXPECT_EQ(result.end("x"), 225);
@@ -88,7 +88,7 @@ TEST(Overlap, ATransferBesideTheMiddleOfAKernel) {
   FixedDurations durations;
   durations.rule = by_label({{"gemm x", 100}, {"copy", 30}});
   durations.beside_communication = 1.5;
-  const Outcome result = run(schedule, durations);
+  const OverlapOutcome result = run_beside(schedule, durations);
   EXPECT_EQ(result.start("r"), 30);
   EXPECT_EQ(result.end("r"), 90);
   EXPECT_EQ(result.end("gemm x"), 120);
@@ -101,7 +101,7 @@ TEST(Overlap, ATransferTakesLongerBesideAKernel) {
   FixedDurations durations;
   durations.rule = by_label({{"x", 30}, {"y", 7}});
   durations.transfers[static_cast<std::size_t>(OverlapClass::kMemory)] = 2;
-  const Outcome result = run(schedule, durations);
+  const OverlapOutcome result = run_beside(schedule, durations);
   EXPECT_EQ(result.end("x"), 30);  // kernels are not slowed here
   EXPECT_EQ(result.end("r"), 115);
   EXPECT_EQ(result.end("y"), 122);
@@ -120,7 +120,7 @@ TEST(Overlap, BothSlowEachOther) {
   durations.rule = by_label({{"x", 60}});
   durations.beside_communication = 1.5;
   durations.transfers[static_cast<std::size_t>(OverlapClass::kMemory)] = 1.25;
-  const Outcome result = run(schedule, durations);
+  const OverlapOutcome result = run_beside(schedule, durations);
   EXPECT_EQ(result.end("x"), 90);
   EXPECT_EQ(result.end("r"), 118);
 }
@@ -135,7 +135,7 @@ TEST(Overlap, ACollectiveGoesAsSlowAsItsSlowestMember) {
   FixedDurations durations;
   durations.rule = by_label({{"memory", 40}, {"gemm", 80}});
   durations.transfers = {1.25, 1, 2, 1};
-  const Outcome result = run(schedule, durations);
+  const OverlapOutcome result = run_beside(schedule, durations);
   EXPECT_EQ(result.end("r", 0), 128);
   EXPECT_EQ(result.end("r", 1), 128);
   EXPECT_EQ(result.slowed, 3);
@@ -150,7 +150,7 @@ TEST(Overlap, KernelsInARowPressAsOne) {
   FixedDurations durations;
   durations.rule = [](const OpInstance&) { return 10; };
   durations.transfers[static_cast<std::size_t>(OverlapClass::kGemm)] = 1.25;
-  const Outcome result = run(schedule, durations);
+  const OverlapOutcome result = run_beside(schedule, durations);
   EXPECT_EQ(result.end("r"), 108);
   EXPECT_EQ(result.slowed, 2);
 }
@@ -162,7 +162,7 @@ TEST(Overlap, PressureHoldsForTheNextTransferOfAGroup) {
   FixedDurations durations;
   durations.rule = by_label({{"x", 60}});
   durations.transfers[static_cast<std::size_t>(OverlapClass::kMemory)] = 1.5;
-  const Outcome result = run(schedule, durations);
+  const OverlapOutcome result = run_beside(schedule, durations);
   EXPECT_EQ(result.end("a"), 30);
   EXPECT_EQ(result.end("b"), 60);
   EXPECT_EQ(result.end("c"), 80);
@@ -211,12 +211,12 @@ TEST(Overlap, NothingBesideIsUnchangedAndFactorOneIsAsBefore) {
   slow.beside_communication = 3;
   slow.beside_kernel = 7;
   slow.transfers = {5, 5, 5, 5};
-  EXPECT_EQ(fingerprint(run(in_turn, plain).timeline.ops), fingerprint(run(in_turn, slow).timeline.ops));
-  EXPECT_EQ(run(in_turn, slow).totals.step.ps(), 33 + 100 + 19);
-  EXPECT_EQ(run(beside, plain).end("x"), 33);
-  EXPECT_EQ(run(beside, plain).end("gemm y"), 52);
-  EXPECT_EQ(run(beside, plain).end("r"), 100);
-  EXPECT_EQ(run(beside, plain).slowed, 0);
+  EXPECT_EQ(fingerprint(run_beside(in_turn, plain).timeline.ops), fingerprint(run_beside(in_turn, slow).timeline.ops));
+  EXPECT_EQ(run_beside(in_turn, slow).totals.step.ps(), 33 + 100 + 19);
+  EXPECT_EQ(run_beside(beside, plain).end("x"), 33);
+  EXPECT_EQ(run_beside(beside, plain).end("gemm y"), 52);
+  EXPECT_EQ(run_beside(beside, plain).end("r"), 100);
+  EXPECT_EQ(run_beside(beside, plain).slowed, 0);
 }
 
 TEST(Overlap, ATransferWaitsForThePersistentKernelThatRuns) {
@@ -230,7 +230,7 @@ TEST(Overlap, ATransferWaitsForThePersistentKernelThatRuns) {
   durations.rule = by_label({{"gemm a", 100}, {"gemm b", 80}, {"copy", 30}});
   durations.beside_communication = 1.5;
   durations.holds = true;
-  const Outcome held = run(schedule, durations);
+  const OverlapOutcome held = run_beside(schedule, durations);
   EXPECT_EQ(held.op("r").arrival.ps(), 100);
   EXPECT_EQ(held.start("r"), 100);
   EXPECT_EQ(held.end("r"), 160);
@@ -240,7 +240,7 @@ TEST(Overlap, ATransferWaitsForThePersistentKernelThatRuns) {
   EXPECT_EQ(held.rank(0).communication.ps(), 60);
   schedule.segments[0].ops[0].label = "a";
   durations.rule = by_label({{"a", 100}, {"gemm b", 80}, {"copy", 30}});
-  EXPECT_EQ(run(schedule, durations).start("r"), 30);
+  EXPECT_EQ(run_beside(schedule, durations).start("r"), 30);
 }
 
 TEST(Overlap, AHeldTransferBeginsWithTheLastWave) {
@@ -255,7 +255,7 @@ TEST(Overlap, AHeldTransferBeginsWithTheLastWave) {
   durations.beside_communication = 1.5;
   durations.holds = true;
   durations.last_wave = 0.25;
-  const Outcome held = run(schedule, durations);
+  const OverlapOutcome held = run_beside(schedule, durations);
   EXPECT_EQ(held.op("r").called.ps(), 30);
   EXPECT_EQ(held.op("r").arrival.ps(), 75);
   EXPECT_EQ(held.end("r"), 135);
@@ -263,7 +263,7 @@ TEST(Overlap, AHeldTransferBeginsWithTheLastWave) {
   EXPECT_EQ(held.end("b"), 200);
   // Called in the last wave it begins at once.
   durations.rule = by_label({{"gemm a", 100}, {"b", 80}, {"copy", 80}});
-  EXPECT_EQ(run(schedule, durations).start("r"), 80);
+  EXPECT_EQ(run_beside(schedule, durations).start("r"), 80);
 }
 
 TEST(Overlap, ASlowedKernelHoldsLonger) {
@@ -278,13 +278,13 @@ TEST(Overlap, ASlowedKernelHoldsLonger) {
   durations.beside_host_copy = 2;
   durations.holds = true;
   durations.last_wave = 0.25;
-  const Outcome held = run(schedule, durations);
+  const OverlapOutcome held = run_beside(schedule, durations);
   EXPECT_EQ(held.op("r").called.ps(), 20);
   EXPECT_EQ(held.end("gemm a"), 130);
   EXPECT_EQ(held.start("r"), 105);
   // Slowed to its end, 200, its last wave is slowed, too: it begins at 150.
   durations.rule = by_label({{"gemm a", 100}, {"copy", 400}, {"out", 20}});
-  EXPECT_EQ(run(schedule, durations).start("r"), 150);
+  EXPECT_EQ(run_beside(schedule, durations).start("r"), 150);
 }
 
 TEST(Overlap, TheKernelRightBehindGoesFirst) {
@@ -295,14 +295,14 @@ TEST(Overlap, TheKernelRightBehindGoesFirst) {
   FixedDurations durations;
   durations.rule = by_label({{"pre", 10}, {"gemm a", 100}});
   durations.holds = true;
-  const Outcome behind = run(schedule, durations);
+  const OverlapOutcome behind = run_beside(schedule, durations);
   EXPECT_EQ(behind.op("r").called.ps(), 10);
   EXPECT_EQ(behind.start("r"), 110);
   durations.at_once = false;  // a short kernel first
-  EXPECT_EQ(run(schedule, durations).start("r"), 10);
+  EXPECT_EQ(run_beside(schedule, durations).start("r"), 10);
   durations.at_once = true;
   durations.holds = false;
-  EXPECT_EQ(run(schedule, durations).start("r"), 10);
+  EXPECT_EQ(run_beside(schedule, durations).start("r"), 10);
 }
 
 TEST(Overlap, ACollectiveThatIsLaunchedWithAKernelGoesFirst) {
@@ -314,7 +314,7 @@ TEST(Overlap, ACollectiveThatIsLaunchedWithAKernelGoesFirst) {
   FixedDurations durations;
   durations.rule = by_label({{"pre", 10}, {"gemm a", 100}});
   durations.holds = true;
-  EXPECT_EQ(run(schedule, durations).start("r"), 10);
+  EXPECT_EQ(run_beside(schedule, durations).start("r"), 10);
 }
 
 TEST(Overlap, OneHeldMemberDelaysAllOthers) {
@@ -328,7 +328,7 @@ TEST(Overlap, OneHeldMemberDelaysAllOthers) {
   FixedDurations durations;
   durations.rule = by_label({{"gemm a", 50}, {"copy", 5}, {"b", 1}});
   durations.holds = true;
-  const Outcome result = run(schedule, durations);
+  const OverlapOutcome result = run_beside(schedule, durations);
   EXPECT_EQ(result.start("r", 1), 50);
   EXPECT_EQ(result.end("r", 0), 70);
   EXPECT_EQ(result.rank(1).imbalance.ps(), 50);
@@ -348,7 +348,7 @@ TEST(Overlap, AWaitingCollectiveSlowsKernels) {
   FixedDurations durations;
   durations.rule = by_label({{"pre", 60}, {"x", 60}, {"y", 20}, {"z", 90}});
   durations.beside_communication = 1.5;
-  const Outcome result = run(schedule, durations);
+  const OverlapOutcome result = run_beside(schedule, durations);
   EXPECT_EQ(result.op("r", 1).arrival.ps(), 0);
   EXPECT_EQ(result.start("r", 1), 60);
   EXPECT_EQ(result.end("r", 1), 100);
@@ -371,7 +371,7 @@ TEST(Overlap, AHeldCollectiveTakesNothingYet) {
   durations.rule = by_label({{"pre", 200}, {"gemm a", 50}, {"gemm b", 80}, {"copy", 10}});
   durations.beside_communication = 1.5;
   durations.holds = true;
-  const Outcome result = run(schedule, durations);
+  const OverlapOutcome result = run_beside(schedule, durations);
   EXPECT_EQ(result.op("r", 1).arrival.ps(), 50);
   EXPECT_EQ(result.end("gemm a", 1), 50);
   EXPECT_EQ(result.end("gemm b", 1), 170);
@@ -394,7 +394,7 @@ TEST(Overlap, EveryWaitingCollectiveTakesItsChannels) {
               {with(kernel("first", kCopyInStream), {}, 0), with(kernel("second", kCopyInStream), {}, 1),
                with(all_reduce("r", 0, 5), {0}), with(all_reduce("s", 1, 5), {1})});
   add_program(schedule, 1, {all_reduce("r", 0, 5), all_reduce("s", 1, 5), kernel("x")});
-  const Outcome result = run(schedule, durations);
+  const OverlapOutcome result = run_beside(schedule, durations);
   EXPECT_EQ(result.end("r", 1), 110);
   EXPECT_EQ(result.end("s", 1), 210);
   EXPECT_EQ(result.end("x", 1), 357);
@@ -405,7 +405,7 @@ TEST(OverlapDeathTest, NothingIsSpedUp) {
   add_program(schedule, 0, {all_reduce("r", 0, 50), kernel("x")});
   FixedDurations durations;
   durations.transfers[0] = 0.5;
-  EXPECT_DEATH(run(schedule, durations), "a transfer slowed by 0.5");
+  EXPECT_DEATH(run_beside(schedule, durations), "a transfer slowed by 0.5");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/network/shipped_nccl.h"
+#include "tests/unit/error_texts.h"
 #include "tests/unit/network/network_fixture.h"
 
 namespace longhaul {
@@ -16,13 +17,6 @@ const std::string kHeader = "collective,gpu,n_gpu,n_nodes,gpus_per_node,size_byt
 
 Expected<CollectivePredictions> predict(const std::string& rows) {
   return predict_collectives(kHeader + rows, "t.csv", std::nullopt, LONGHAUL_SOURCE_ROOT);
-}
-
-std::vector<std::string> texts(const Expected<CollectivePredictions>& table) {
-  std::vector<std::string> out;
-  if (table) return out;
-  for (const InputError& error : table.error()) out.push_back(error.to_string());
-  return out;
 }
 
 // A row's time is that of the transfer that the simulator would run: same ranks, same cluster.

@@ -9,8 +9,6 @@
 namespace longhaul {
 namespace {
 
-using Json = nlohmann::json;
-
 DoubleOp op(StreamId stream, const char* label, std::int64_t start, std::int64_t end) {
   DoubleOp one;
   one.rank = 1;
@@ -24,10 +22,10 @@ DoubleOp op(StreamId stream, const char* label, std::int64_t start, std::int64_t
   return one;
 }
 
-Json trace_of(const DoubleTimeline& timeline, bool composed) {
+nlohmann::json trace_of(const DoubleTimeline& timeline, bool composed) {
   std::ostringstream out;
   write_double_trace(out, {"case", "flashcp", composed}, timeline);
-  return Json::parse(out.str());
+  return nlohmann::json::parse(out.str());
 }
 
 DoubleTimeline two_ops() {
@@ -41,9 +39,9 @@ DoubleTimeline two_ops() {
 }
 
 TEST(DoubleTrace, PredictedStandsAboveMeasured) {
-  const Json trace = trace_of(two_ops(), false);
+  const nlohmann::json trace = trace_of(two_ops(), false);
   std::vector<std::string> threads;
-  for (const Json& event : trace["traceEvents"]) {
+  for (const nlohmann::json& event : trace["traceEvents"]) {
     if (event["name"] == "thread_name") {
       threads.push_back(std::to_string(event["tid"].get<int>()) + " " + event["args"]["name"].get<std::string>());
     }
@@ -53,10 +51,10 @@ TEST(DoubleTrace, PredictedStandsAboveMeasured) {
 }
 
 TEST(DoubleTrace, TimesAreExactAndErrorsAreTold) {
-  const Json trace = trace_of(two_ops(), true);
+  const nlohmann::json trace = trace_of(two_ops(), true);
   EXPECT_EQ(trace["otherData"]["lower_rows"], "measured kernels, modelled transfers");
-  std::vector<Json> events;
-  for (const Json& event : trace["traceEvents"]) {
+  std::vector<nlohmann::json> events;
+  for (const nlohmann::json& event : trace["traceEvents"]) {
     if (event["ph"] == "X") events.push_back(event);
   }
   ASSERT_EQ(events.size(), 4U);
@@ -74,9 +72,9 @@ TEST(DoubleTrace, TimesAreExactAndErrorsAreTold) {
 TEST(DoubleTrace, WhatWasNotMeasuredStandsAlone) {
   DoubleTimeline timeline = two_ops();
   timeline.ops[0].measured.reset();
-  const Json trace = trace_of(timeline, false);
+  const nlohmann::json trace = trace_of(timeline, false);
   int events = 0;
-  for (const Json& event : trace["traceEvents"]) events += event["ph"] == "X" ? 1 : 0;
+  for (const nlohmann::json& event : trace["traceEvents"]) events += event["ph"] == "X" ? 1 : 0;
   EXPECT_EQ(events, 3);
 }
 

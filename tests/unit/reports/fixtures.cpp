@@ -112,4 +112,10 @@ Json small_results() {
 
 TraceBundle small_bundle() { return {{small_trace("allgather-cp"), small_trace("flashcp")}}; }
 
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
 }  // namespace longhaul::testing

@@ -31,4 +31,7 @@ Traced small_trace(const std::string& strategy);
 Json small_results();
 TraceBundle small_bundle();
 
+// How often `part` is in `text`.
+std::size_t count(const std::string& text, const std::string& part);
+
 }  // namespace longhaul::testing

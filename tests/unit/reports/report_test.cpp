@@ -12,14 +12,9 @@
 namespace longhaul {
 namespace {
 
+using testing::count;
 using testing::small_bundle;
 using testing::small_results;
-
-std::size_t count(const std::string& text, const std::string& part) {
-  std::size_t found = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
-  return found;
-}
 
 // What is wrong with the nesting of tags, or nothing. Knows what this page uses: void elements, self-closed SVG, and
 // script and style whose content is no markup.

@@ -7,15 +7,12 @@
 
 #include "reports/format.h"
 #include "sim/core/json.h"
+#include "tests/unit/reports/fixtures.h"
 
 namespace longhaul {
 namespace {
 
-std::size_t count(const std::string& text, const std::string& part) {
-  std::size_t found = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
-  return found;
-}
+using testing::count;
 
 bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 

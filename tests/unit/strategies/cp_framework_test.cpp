@@ -16,7 +16,7 @@
 namespace longhaul {
 namespace {
 
-constexpr int kRanks = 4;
+constexpr int kFrameworkRanks = 4;
 constexpr std::int64_t kTokens = 128;
 
 struct Copies {
@@ -38,7 +38,7 @@ std::size_t most_spans(const OpInstance& at) {
 
 RingCase case_of(std::vector<std::int64_t> documents) {
   RingCase of;
-  of.cp = kRanks;
+  of.cp = kFrameworkRanks;
   of.sequences = {std::move(documents)};
   return of;
 }
@@ -87,14 +87,14 @@ Widths widths_of(const RingCase& of) {
 TEST(FrameworkCopies, Llama3OfOneDocument) {
   const RingCase of = case_of({kTokens});
   const auto [q, w] = widths_of(of);
-  const std::int64_t local = kTokens / kRanks, chunk = kTokens / (2 * kRanks), seen = 9 * chunk;
-  for (int rank = 0; rank < kRanks; ++rank) {
+  const std::int64_t local = kTokens / kFrameworkRanks, chunk = kTokens / (2 * kFrameworkRanks), seen = 9 * chunk;
+  for (int rank = 0; rank < kFrameworkRanks; ++rank) {
     auto copies = copies_of("allgather-cp", of, rank);
     EXPECT_EQ(copies["k_pack"].bytes + copies["v_pack"].bytes, 2 * local * w);
     EXPECT_EQ(copies["kv_order"].bytes, 2 * kTokens * w);
     EXPECT_EQ(copies["kv_order"].launches, 1);
-    EXPECT_EQ(copies["kv_order"].slices, 2U * kRanks - 1);  // the last rank's two chunks adjoin
-    EXPECT_EQ(copies.count("kv_slices0"), 0U);              // views
+    EXPECT_EQ(copies["kv_order"].slices, 2U * kFrameworkRanks - 1);  // the last rank's two chunks adjoin
+    EXPECT_EQ(copies.count("kv_slices0"), 0U);                       // views
     EXPECT_EQ(copies["outputs_join"].bytes, 2 * local * q);
     EXPECT_EQ(copies["dk_all_zero"].bytes + copies["dv_all_zero"].bytes, kTokens * w);
     EXPECT_EQ(copies["dk_zero0"].bytes + copies["dv_zero0"].bytes, (rank + 1) * chunk * w);
@@ -114,13 +114,13 @@ TEST(FrameworkCopies, Llama3OfOneDocument) {
 TEST(FrameworkCopies, PerDocOfTwoDocuments) {
   const RingCase of = case_of({kTokens / 2, kTokens / 2});
   const std::int64_t w = widths_of(of).kv, seen = 2 * 9 * kTokens / 16;
-  for (int rank = 0; rank < kRanks; ++rank) {
+  for (int rank = 0; rank < kFrameworkRanks; ++rank) {
     auto copies = copies_of("per-doc-cp", of, rank);
     EXPECT_EQ(copies["gather_list"].bytes, 2 * kTokens * w);
     EXPECT_EQ(copies["kv_order"].bytes, 2 * kTokens * w);
     EXPECT_EQ(copies["kv_order"].launches, 1);
-    EXPECT_EQ(copies["kv_order"].slices, 2U * 2 * kRanks);
-    EXPECT_EQ(copies["dkv_unorder"].slices, 2U * 2 * kRanks);
+    EXPECT_EQ(copies["kv_order"].slices, 2U * 2 * kFrameworkRanks);
+    EXPECT_EQ(copies["dkv_unorder"].slices, 2U * 2 * kFrameworkRanks);
     EXPECT_EQ(copies["kv_slices0"].bytes + copies["kv_slices1"].bytes, 2 * seen * w);
     EXPECT_EQ(copies["kv_slices0"].slices + copies["kv_slices1"].slices, 4U);
     EXPECT_EQ(copies["dk_add"].bytes + copies["dv_add"].bytes, 3 * seen * w);
@@ -145,9 +145,9 @@ TEST(FrameworkCopies, FlashCpOfWholeDocuments) {
 TEST(FrameworkCopies, ZigzagOfOneDocument) {
   const RingCase of = case_of({kTokens});
   const auto [q, w] = widths_of(of);
-  const std::int64_t local = kTokens / kRanks, half = local / 2;
-  for (int rank = 0; rank < kRanks; ++rank) {
-    const std::int64_t half_keys = rank, half_queries = kRanks - 1 - rank;
+  const std::int64_t local = kTokens / kFrameworkRanks, half = local / 2;
+  for (int rank = 0; rank < kFrameworkRanks; ++rank) {
+    const std::int64_t half_keys = rank, half_queries = kFrameworkRanks - 1 - rank;
     auto copies = copies_of("zigzag-cp", of, rank);
     EXPECT_EQ(copies.count("kv_half") + copies.count("q_half") + copies.count("dq_half"), 0U);  // slices
     EXPECT_EQ(copies["output_to_fp32"].bytes, local * 3 * q);
@@ -165,9 +165,9 @@ TEST(FrameworkCopies, ZigzagOfOneDocument) {
 TEST(FrameworkCopies, ZigzagOfTwoDocumentsTakesHalvesByMasks) {
   const RingCase of = case_of({kTokens / 2, kTokens / 2});
   const auto [q, w] = widths_of(of);
-  const std::int64_t half = kTokens / kRanks / 2;
-  for (int rank = 0; rank < kRanks; ++rank) {
-    const std::int64_t half_keys = rank, half_queries = kRanks - 1 - rank;
+  const std::int64_t half = kTokens / kFrameworkRanks / 2;
+  for (int rank = 0; rank < kFrameworkRanks; ++rank) {
+    const std::int64_t half_keys = rank, half_queries = kFrameworkRanks - 1 - rank;
     auto copies = copies_of("zigzag-cp", of, rank);
     EXPECT_EQ(copies["kv_half"].bytes, 2 * half_keys * 2 * half * w);  // both passes
     EXPECT_EQ(copies["q_half"].bytes, half_queries > 0 ? 2 * 2 * half * q : 0);
@@ -194,9 +194,9 @@ TEST(FrameworkCopies, ZigzagOfTwoDocumentsTakesHalvesByMasks) {
 TEST(FrameworkCopies, PaddedRingOfOneDocument) {
   const RingCase of = case_of({kTokens});
   const auto [q, w] = widths_of(of);
-  const std::int64_t local = kTokens / kRanks, half = local / 2;
-  for (int rank = 0; rank < kRanks; ++rank) {
-    const std::int64_t half_keys = rank, half_queries = kRanks - 1 - rank;
+  const std::int64_t local = kTokens / kFrameworkRanks, half = local / 2;
+  for (int rank = 0; rank < kFrameworkRanks; ++rank) {
+    const std::int64_t half_keys = rank, half_queries = kFrameworkRanks - 1 - rank;
     const std::int64_t rows = local + half_keys * local + half_queries * half;
     const std::int64_t keys = local + half_keys * half + half_queries * local;
     auto copies = copies_of("te-p2p", of, rank);
@@ -224,8 +224,8 @@ TEST(FrameworkCopies, PaddedRingOfOneDocument) {
 TEST(FrameworkCopies, PaddedGatherOfOneDocument) {
   const RingCase of = case_of({kTokens});
   const auto [q, w] = widths_of(of);
-  const std::int64_t local = kTokens / kRanks, seen = 9 * kTokens / (2 * kRanks);
-  for (int rank = 0; rank + 1 < kRanks; ++rank) {  // the last rank's chunks adjoin: one call
+  const std::int64_t local = kTokens / kFrameworkRanks, seen = 9 * kTokens / (2 * kFrameworkRanks);
+  for (int rank = 0; rank + 1 < kFrameworkRanks; ++rank) {  // the last rank's chunks adjoin: one call
     auto copies = copies_of("te-allgather", of, rank);
     EXPECT_EQ(copies["kv_order"].bytes, 2 * 2 * kTokens * w);  // both passes
     EXPECT_EQ(copies["kv_order"].launches, 2);
@@ -246,10 +246,11 @@ TEST(FrameworkCopies, PaddedGatherOfOneDocument) {
 // Packs, orders and joins change the order of rows and heads; one head on a rank is in order after its exchange. Three
 // operands forward, five backward; one result put into zeros forward, three backward.
 void expect_ulysses(const RingCase& of, const ModelShape& model) {
-  const std::int64_t heads[2] = {model.q_heads / kRanks, std::max<std::int64_t>(1, model.kv_heads / kRanks)};
+  const std::int64_t heads[2] = {model.q_heads / kFrameworkRanks,
+                                 std::max<std::int64_t>(1, model.kv_heads / kFrameworkRanks)};
   const std::set<EagerKernel> permuted = {EagerKernel::kPermutedRows};
   const std::int64_t q = 2 * heads[0] * model.head_dim, kv = 2 * heads[1] * model.head_dim;
-  for (int rank = 0; rank < kRanks; ++rank) {
+  for (int rank = 0; rank < kFrameworkRanks; ++rank) {
     auto copies = copies_of("ulysses", of, rank);
     for (const std::string name : {"q", "k", "v"}) {
       const std::int64_t moved = 2 * kTokens * (name == "q" ? q : kv);

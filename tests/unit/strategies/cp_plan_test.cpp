@@ -129,7 +129,8 @@ TEST(FlashCp, LargeProblemsTryNoMorePerDocShardsThanDocuments) {
   Documents documents;
   for (DocumentId id = 0; id < 8'192; ++id) documents.push_back({id, 64});
   std::vector<std::size_t> counts;
-  for (const CpPlan& plan : *flashcp_candidates(documents, 32)) counts.push_back(plan.per_doc_documents.size());
+  const auto candidates = *flashcp_candidates(documents, 32);
+  for (const CpPlan& plan : candidates) counts.push_back(plan.per_doc_documents.size());
   EXPECT_EQ(counts, (std::vector<std::size_t>{0, 1, 8, 64}));
 }
 

@@ -10,7 +10,7 @@
 namespace longhaul {
 namespace {
 
-constexpr const char* kStudy = R"({
+constexpr const char* kTracedStudy = R"({
   "schema": "study/1", "name": "small", "topology": "dgx-h200-ndr", "gpus": 4, "model": "llama3.2-1b",
   "documents": {"explicit": [[4096, 100], [3000], [2000, 2000]]}, "strategies": ["per-doc-cp"]})";
 
@@ -23,7 +23,7 @@ std::vector<OpRecord> of_chunks(const std::vector<OpRecord>& ops) {
 }
 
 TEST(TraceEnd, RecordsAllOpsOfTheChosenChunksAndStops) {
-  const Study study = *parse_study(*parse_json(kStudy, "small.json"), "small.json", study_options());
+  const Study study = *parse_study(*parse_json(kTracedStudy, "small.json"), "small.json", study_options());
   const CaseSetup setup = *set_up_case(study.cases[0], study.file);
   Degrees degrees;
   degrees.cp = 4;

@@ -13,7 +13,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-constexpr Objective kCausal{};
+constexpr Objective kCausalBatch{};
 
 // A file in the test's own folder, so that relative paths of a study can be tried.
 std::string write_file(const std::string& name, const std::string& text) {
@@ -53,7 +53,7 @@ TEST(Documents, DefaultsOfSampledOnes) {
   ASSERT_TRUE(source);
   EXPECT_EQ(source->seed, 1);
   EXPECT_EQ(source->steps, 1);
-  const Batch batch = make_batch(*source, kCausal, 0);
+  const Batch batch = make_batch(*source, kCausalBatch, 0);
   EXPECT_EQ(batch.tokens(), 16 * 131072);
   EXPECT_EQ(batch.sequences.size(), 16u);
 }
@@ -61,7 +61,7 @@ TEST(Documents, DefaultsOfSampledOnes) {
 TEST(Documents, ExplicitOnesStandAsGiven) {
   const auto source = read({{"explicit", {{8192, 4096}, {12288}}}}).source;
   ASSERT_TRUE(source);
-  const Batch batch = make_batch(*source, kCausal, 0);
+  const Batch batch = make_batch(*source, kCausalBatch, 0);
   EXPECT_THAT(batch.documents, ElementsAre(8192, 4096, 12288));
   EXPECT_THAT(batch.sequences[0].documents, ElementsAre(0, 1));
   EXPECT_THAT(batch.sequences[1].documents, ElementsAre(2));
@@ -72,7 +72,7 @@ TEST(Documents, ExplicitOnesStandAsGiven) {
 TEST(Documents, ExplicitContextMayBeLonger) {
   const auto source = read({{"explicit", {{5}}}, {"context_tokens", 64}}).source;
   ASSERT_TRUE(source);
-  EXPECT_EQ(make_batch(*source, kCausal, 0).context_tokens, 64);
+  EXPECT_EQ(make_batch(*source, kCausalBatch, 0).context_tokens, 64);
 }
 
 TEST(Documents, FilesOfLinesAndLists) {
@@ -81,7 +81,7 @@ TEST(Documents, FilesOfLinesAndLists) {
   for (const char* name : {"lengths.txt", "lengths.json"}) {
     const auto source = read({{"file", name}, {"context_tokens", 16}}).source;
     ASSERT_TRUE(source) << name;
-    const Batch batch = make_batch(*source, kCausal, 0);
+    const Batch batch = make_batch(*source, kCausalBatch, 0);
     EXPECT_THAT(batch.documents, ElementsAre(10, 6, 16)) << "the second and third are cut at 16";
     EXPECT_EQ(batch.sequences.size(), 2u);
   }
@@ -91,29 +91,29 @@ TEST(Documents, FileTakesTheFirstSequences) {
   write_file("lengths.txt", "16\n16\n16\n5\n");
   const auto source = read({{"file", "lengths.txt"}, {"context_tokens", 16}, {"sequences", 2}}).source;
   ASSERT_TRUE(source);
-  EXPECT_EQ(make_batch(*source, kCausal, 0).tokens(), 32);
+  EXPECT_EQ(make_batch(*source, kCausalBatch, 0).tokens(), 32);
   const auto whole = read({{"file", "lengths.txt"}, {"context_tokens", 16}}).source;
-  EXPECT_EQ(make_batch(*whole, kCausal, 0).sequences.back().tokens, 5);
+  EXPECT_EQ(make_batch(*whole, kCausalBatch, 0).sequences.back().tokens, 5);
 }
 
 TEST(Documents, StepsAreDifferentAndAPrefixOfLongerRuns) {
   const auto two = read(with(sampled(), "steps", 2)).source;
   const auto three = read(with(sampled(), "steps", 3)).source;
   ASSERT_TRUE(two && three);
-  EXPECT_NE(make_batch(*two, kCausal, 0).documents, make_batch(*two, kCausal, 1).documents);
-  EXPECT_EQ(make_batch(*two, kCausal, 1).documents, make_batch(*three, kCausal, 1).documents);
+  EXPECT_NE(make_batch(*two, kCausalBatch, 0).documents, make_batch(*two, kCausalBatch, 1).documents);
+  EXPECT_EQ(make_batch(*two, kCausalBatch, 1).documents, make_batch(*three, kCausalBatch, 1).documents);
 }
 
 TEST(Documents, SeedChangesTheBatch) {
   const auto one = read(sampled()).source;
   const auto two = read(with(sampled(), "seed", 2)).source;
-  EXPECT_NE(make_batch(*one, kCausal, 0).documents, make_batch(*two, kCausal, 0).documents);
+  EXPECT_NE(make_batch(*one, kCausalBatch, 0).documents, make_batch(*two, kCausalBatch, 0).documents);
 }
 
 TEST(Documents, SameDocumentsUnderBothObjectives) {
   const auto source = read(sampled()).source;
   const Objective diffusion{ObjectiveKind::kBlockDiffusion, 32};
-  EXPECT_EQ(make_batch(*source, kCausal, 0).documents, make_batch(*source, diffusion, 0).documents);
+  EXPECT_EQ(make_batch(*source, kCausalBatch, 0).documents, make_batch(*source, diffusion, 0).documents);
 }
 
 TEST(DocumentErrors, ExactlyOneSource) {
@@ -211,7 +211,7 @@ TEST(DocumentErrors, Files) {
 TEST(Documents, LargeBatchIsWhole) {
   const auto source = read({{"lengths", "wlb"}, {"context_tokens", 1048576}, {"sequences", 64}}).source;
   ASSERT_TRUE(source);
-  const Batch batch = make_batch(*source, kCausal, 0);
+  const Batch batch = make_batch(*source, kCausalBatch, 0);
   EXPECT_EQ(batch.tokens(), std::int64_t{64} * 1048576);
   DocumentId next = 0;
   for (const Sequence& sequence : batch.sequences) {

@@ -5,6 +5,7 @@
 
 #include "sim/core/data_files.h"
 #include "sim/core/json.h"
+#include "tests/unit/error_texts.h"
 
 namespace longhaul {
 namespace {
@@ -12,13 +13,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-std::vector<std::string> texts(const Errors& errors) {
-  std::vector<std::string> result;
-  for (const InputError& error : errors) result.push_back(error.to_string());
-  return result;
-}
-
-std::vector<std::string> faults(std::string_view table) {
+std::vector<std::string> table_faults(std::string_view table) {
   Errors errors;
   const bool read = parse_length_table(table, "t", "t.csv", errors).has_value();
   EXPECT_EQ(read, errors.empty());
@@ -32,7 +27,7 @@ std::vector<std::string> inline_faults(const Json& value) {
   return texts(errors);
 }
 
-LengthTable shipped(const std::string& name) {
+LengthTable shipped_lengths(const std::string& name) {
   Errors errors;
   auto table = find_lengths(Json(name), "study.json", "/documents/lengths", errors);
   EXPECT_THAT(texts(errors), IsEmpty());
@@ -60,7 +55,7 @@ TEST(LengthTable, ManyRowsInOneBucket) {
 
 TEST(LengthTable, AtReturnsEveryRowOfShippedTables) {
   for (const std::string& name : list_data_names(DataKind::kLengths)) {
-    const LengthTable table = shipped(name);
+    const LengthTable table = shipped_lengths(name);
     for (const LengthRow& row : table.rows()) {
       // Rows of equal tokens and the left end of a step both give the row's tokens.
       EXPECT_NEAR(table.at(row.quantile), row.tokens, 1e-9 * row.tokens) << name << " " << row.quantile;
@@ -75,9 +70,9 @@ TEST(LengthTableDeathTest, RowsThatDoNotSpanAreABug) {
 
 // The means that the files' own headers state. The table is an interpolation of the sample: 2 %.
 TEST(ShippedLengths, MeansOfTheSamples) {
-  EXPECT_NEAR(shipped("wlb").mean(), 3961.79, 0.02 * 3961.79);
-  EXPECT_NEAR(shipped("prolong").mean(), 3051.90, 0.02 * 3051.90);
-  EXPECT_NEAR(shipped("wikipedia").mean(), 1013.65, 0.02 * 1013.65);
+  EXPECT_NEAR(shipped_lengths("wlb").mean(), 3961.79, 0.02 * 3961.79);
+  EXPECT_NEAR(shipped_lengths("prolong").mean(), 3051.90, 0.02 * 3051.90);
+  EXPECT_NEAR(shipped_lengths("wikipedia").mean(), 1013.65, 0.02 * 1013.65);
 }
 
 // flashcp.md 3.3: 13.46 M documents, mean 1782 with every document at its bin's mid-point. A sample rounds down, so the
@@ -87,7 +82,7 @@ TEST(ShippedLengths, MagiAttentionHistogram) {
       {11, 30254},     {51, 391188},    {101, 699596},   {201, 1377757}, {501, 3794735},
       {1025, 3316785}, {2049, 2106566}, {4097, 988525},  {8193, 410002}, {16385, 173574},
       {32769, 115007}, {65537, 18428},  {131073, 22513}, {196609, 18284}};
-  const LengthTable table = shipped("magiattention");
+  const LengthTable table = shipped_lengths("magiattention");
   ASSERT_EQ(table.rows().size(), bins.size() + 1);
   double below = 0;
   for (std::size_t i = 0; i < bins.size(); ++i) {
@@ -99,39 +94,39 @@ TEST(ShippedLengths, MagiAttentionHistogram) {
 }
 
 TEST(LengthTableReader, NotATable) {
-  EXPECT_THAT(faults("hello\nworld\n"),
+  EXPECT_THAT(table_faults("hello\nworld\n"),
               ElementsAre("t.csv: line 1: is \"hello\"; expected the header \"quantile,tokens\" of a length table"));
-  EXPECT_THAT(faults(""), ElementsAre("t.csv: has 0 rows; expected at least 2 rows of quantile and tokens"));
-  EXPECT_THAT(faults("quantile,tokens\n0,1\n"),
+  EXPECT_THAT(table_faults(""), ElementsAre("t.csv: has 0 rows; expected at least 2 rows of quantile and tokens"));
+  EXPECT_THAT(table_faults("quantile,tokens\n0,1\n"),
               ElementsAre("t.csv: has 1 rows; expected at least 2 rows of quantile and tokens"));
 }
 
 TEST(LengthTableReader, EveryFaultyLine) {
-  EXPECT_THAT(faults("# c\nquantile,tokens\n0,1\nx,2\n0.5\n0.6,1e999\n1,4\n"),
+  EXPECT_THAT(table_faults("# c\nquantile,tokens\n0,1\nx,2\n0.5\n0.6,1e999\n1,4\n"),
               ElementsAre("t.csv: line 4: is \"x,2\"; expected two numbers: quantile,tokens",
                           "t.csv: line 5: is \"0.5\"; expected two numbers: quantile,tokens",
                           "t.csv: line 6: is \"0.6,1e999\"; expected two numbers: quantile,tokens"));
 }
 
 TEST(LengthTableReader, EveryFaultyRow) {
-  EXPECT_THAT(faults("quantile,tokens\n0.1,1\n0.5,-2\n0.4,7\n0.6,6\n1.5,9\n"),
+  EXPECT_THAT(table_faults("quantile,tokens\n0.1,1\n0.5,-2\n0.4,7\n0.6,6\n1.5,9\n"),
               ElementsAre("t.csv: line 2: the first quantile is 0.1; expected 0",
                           "t.csv: line 3: tokens are -2; expected from 1 to 1073741824",
                           "t.csv: line 4: quantile 0.4 follows 0.5; expected rising quantiles",
                           "t.csv: line 5: tokens 6 follow 7; expected tokens that do not fall",
                           "t.csv: line 6: quantile is 1.5; expected a number from 0 to 1"));
-  EXPECT_THAT(faults("quantile,tokens\n0,1\n0.9,7\n"),
+  EXPECT_THAT(table_faults("quantile,tokens\n0,1\n0.9,7\n"),
               ElementsAre("t.csv: line 3: the last quantile is 0.9; expected 1"));
 }
 
 TEST(LengthTableReader, WrongFileStopsAfterTwentyFaults) {
   std::string text = "quantile,tokens\n";
   for (int i = 0; i < 1000; ++i) text += "junk\n";
-  EXPECT_EQ(faults(text).size(), 20u);
+  EXPECT_EQ(table_faults(text).size(), 20u);
 }
 
 TEST(LengthTableReader, CarriageReturnsAndCommentsAreRead) {
-  EXPECT_THAT(faults("# source\r\nquantile,tokens\r\n0,1\r\n\r\n1,9\r\n"), IsEmpty());
+  EXPECT_THAT(table_faults("# source\r\nquantile,tokens\r\n0,1\r\n\r\n1,9\r\n"), IsEmpty());
 }
 
 TEST(LengthTableReader, InlineTables) {

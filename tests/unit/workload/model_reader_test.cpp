@@ -5,6 +5,7 @@
 
 #include "sim/core/data_files.h"
 #include "sim/core/json.h"
+#include "tests/unit/error_texts.h"
 
 namespace longhaul {
 namespace {
@@ -18,19 +19,17 @@ Json config() {
           {"num_key_value_heads", 2}, {"num_hidden_layers", 2},   {"vocab_size", 100}};
 }
 
-std::vector<std::string> faults(const Json& value) {
+std::vector<std::string> model_faults(const Json& value) {
   Errors errors;
   const bool read = read_model(value, "m", "config.json", "", errors).has_value();
   EXPECT_EQ(read, errors.empty());
-  std::vector<std::string> texts;
-  for (const InputError& error : errors) texts.push_back(error.to_string());
-  return texts;
+  return texts(errors);
 }
 
 std::vector<std::string> faults_with(const char* key, const Json& value) {
   Json changed = config();
   changed[key] = value;
-  return faults(changed);
+  return model_faults(changed);
 }
 
 TEST(ModelReader, DefaultsOfAHuggingFaceFile) {
@@ -58,7 +57,7 @@ TEST(ModelReader, ModelTypeSaysBiasAndNorm) {
 }
 
 TEST(ModelReader, EveryMissingKeyAtOnce) {
-  EXPECT_THAT(faults(Json::object()),
+  EXPECT_THAT(model_faults(Json::object()),
               ElementsAre("config.json: /hidden_size: is missing; expected an integer from 1 to 1048576",
                           "config.json: /intermediate_size: is missing; expected an integer from 1 to 1048576",
                           "config.json: /num_attention_heads: is missing; expected an integer from 1 to 1048576",
@@ -105,7 +104,7 @@ TEST(ModelReader, WhatIsNotScheduledIsRefused) {
   unused["sliding_window"] = 32768;
   unused["use_sliding_window"] = false;
   unused["layer_types"] = {"full_attention", "full_attention"};
-  EXPECT_THAT(faults(unused), IsEmpty());
+  EXPECT_THAT(model_faults(unused), IsEmpty());
 }
 
 TEST(ModelReader, ReferenceIsNamePathOrObject) {

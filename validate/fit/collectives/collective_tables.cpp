@@ -85,7 +85,7 @@ Expected<std::vector<CollectiveTable>> read_collective_tables(const std::string&
     if (table) {
       tables.push_back(std::move(*table));
     } else {
-      errors.insert(errors.end(), table.error().begin(), table.error().end());
+      append(errors, table.error());
     }
   }
   if (!errors.empty()) return tl::unexpected(std::move(errors));
@@ -103,7 +103,7 @@ Expected<std::vector<CollectiveTable>> read_held_out_tables(const std::string& d
     Expected<CollectiveTable> table =
         text ? parse_collective_table(*text, file, machines) : tl::unexpected(text.error());
     if (!table) {
-      errors.insert(errors.end(), table.error().begin(), table.error().end());
+      append(errors, table.error());
       continue;
     }
     table->name = "h200x2_" + name;
@@ -125,7 +125,7 @@ Expected<std::vector<CollectiveTable>> read_all_collective_tables(const std::str
     return all;
   }
   Errors errors = all ? Errors{} : all.error();
-  if (!held_out) errors.insert(errors.end(), held_out.error().begin(), held_out.error().end());
+  if (!held_out) append(errors, held_out.error());
   return tl::unexpected(std::move(errors));
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <string_view>
 
+#include "sim/core/order_statistics.h"
 #include "sim/cost/calibration.h"
 #include "sim/cost/estimate.h"
 #include "validate/fit/residuals.h"
@@ -53,7 +54,7 @@ Expected<KernelFit> fit_calibration_rows(const std::string& text, const std::str
     errors.push_back({file, "", "has no line \"# date: ...\"", "a file of longhaul calibrate", ""});
   const Expected<std::vector<KernelRow>> rows = parse_kernel_rows(text, file);
   if (!rows) {
-    errors.insert(errors.end(), rows.error().begin(), rows.error().end());
+    append(errors, rows.error());
   } else if (rows->empty()) {
     errors.push_back({file, "", "has no row whose clock held", "measured calls", ""});
   }

@@ -19,8 +19,8 @@ constexpr std::array kHeads = {Heads{32, 8}, Heads{64, 8}, Heads{8, 1}, Heads{16
                                Heads{28, 4}, Heads{40, 8}, Heads{4, 1}, Heads{32, 32}};
 
 constexpr std::size_t kSingleProblems = 72, kVarlenProblems = 64, kDiffusionProblems = 62;
-constexpr double kMostFlop = 8e12;      // forward: about 13 ms of an H200
-constexpr double kMostListFlop = 4e12;  // the ragged backward runs at half the rate
+constexpr double kMostForwardFlop = 8e12;  // forward: about 13 ms of an H200
+constexpr double kMostListFlop = 4e12;     // the ragged backward runs at half the rate
 constexpr std::int64_t kMostKeyRows = 400'000;
 
 struct Problem {
@@ -167,7 +167,7 @@ std::vector<CalibrationCall> attention_calls() {
     const bool square = kind < 7;
     problem.mask = kind == 5 || kind == 6 || kind == 9 ? "full" : "causal";
     const double share = problem.mask == "full" ? 1 : 0.5;
-    const double limit = length_limit(kMostFlop, share, problem.heads, problem.head_dim);
+    const double limit = length_limit(kMostForwardFlop, share, problem.heads, problem.head_dim);
     std::int64_t k = log_between(point[0], 1024, std::min(65536.0, limit), i % 4 == 1 ? 8 : 128);
     if (i % 4 == 0) k = std::int64_t{1} << static_cast<int>(std::log2(k));
     std::int64_t q = k;

@@ -28,8 +28,8 @@ constexpr std::array kLayers = {
 constexpr std::array<const char*, 3> kPasses = {"fwd", "bwd-input", "bwd-weight"};
 constexpr std::size_t kWhole = 48, kBetween = 120;
 constexpr double kFewestTokens = 384, kMostTokens = 32768;
-constexpr std::int64_t kMostFlop = 8'000'000'000'000;  // about 11 ms of an H200
-constexpr std::int64_t kFewestFlop = 10'000'000'000;   // about 15 us
+constexpr std::int64_t kMostProductFlop = 8'000'000'000'000;  // about 11 ms of an H200
+constexpr std::int64_t kFewestFlop = 10'000'000'000;          // about 15 us
 
 CalibrationCall call_of(const Layer& layer, const std::string& pass, std::int64_t tokens) {
   CalibrationCall call;
@@ -51,7 +51,7 @@ CalibrationCall call_of(const Layer& layer, const std::string& pass, std::int64_
 
 std::int64_t fitting_tokens(const Layer& layer, std::int64_t tokens, std::int64_t step) {
   const std::int64_t per_token = 2 * layer.outputs * layer.inputs;
-  const std::int64_t most = std::max(step, kMostFlop / per_token / step * step);
+  const std::int64_t most = std::max(step, kMostProductFlop / per_token / step * step);
   const std::int64_t fewest = (kFewestFlop / per_token / step + 1) * step;
   return std::clamp(tokens, std::min(fewest, most), most);
 }
@@ -73,7 +73,7 @@ std::vector<CalibrationCall> gemm_calls() {
     if (whole) {
       std::int64_t power = 512;
       while (2 * power * power <= tokens * tokens) power *= 2;
-      while (2 * layer.outputs * layer.inputs * power > kMostFlop) power /= 2;
+      while (2 * layer.outputs * layer.inputs * power > kMostProductFlop) power /= 2;
       tokens = power;
     } else {
       tokens = fitting_tokens(layer, tokens, step);

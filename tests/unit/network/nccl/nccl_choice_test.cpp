@@ -2,12 +2,10 @@
 #include <gtest/gtest.h>
 
 #include "sim/network/nccl/tuning.h"
+#include "tests/unit/network/nccl/sizes.h"
 
 namespace longhaul {
 namespace {
-
-constexpr double kKiB = 1024;
-constexpr double kMiB = 1024 * kKiB;
 
 NcclMachine hopper() { return NcclMachine{}; }
 

@@ -7,6 +7,7 @@
 #include "sim/core/data_files.h"
 #include "sim/core/json.h"
 #include "sim/network/nccl/rows.h"
+#include "tests/unit/error_texts.h"
 #include "tests/unit/json_schema/schema_errors.h"
 
 namespace longhaul {
@@ -19,12 +20,6 @@ Json shipped() {
   const Expected<Json> json = read_json_file(data_directory() + "/topologies/nccl.json");
   EXPECT_TRUE(json);
   return *json;
-}
-
-std::vector<std::string> texts(const Errors& errors) {
-  std::vector<std::string> out;
-  for (const InputError& error : errors) out.push_back(error.to_string());
-  return out;
 }
 
 std::vector<std::string> faults(const Json& json) {

@@ -6,12 +6,12 @@
 namespace longhaul {
 namespace {
 
-constexpr std::int64_t kMiB = 1 << 20;
+constexpr std::int64_t kMebibyte = 1 << 20;
 
 std::int64_t mib(const NcclConnections& of, const NcclMachine& machine = {}) {
   const std::int64_t bytes = nccl_memory(machine, of).value;
-  EXPECT_EQ(bytes % (2 * kMiB), 0);
-  return bytes / kMiB;
+  EXPECT_EQ(bytes % (2 * kMebibyte), 0);
+  return bytes / kMebibyte;
 }
 
 // 24 collective channels, so 32 in all, of three pieces of 2 MiB, and two pieces: 196 MiB. Alone: 64 channels, 388.

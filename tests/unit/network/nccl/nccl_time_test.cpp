@@ -2,12 +2,10 @@
 #include <gtest/gtest.h>
 
 #include "sim/network/nccl/times.h"
+#include "tests/unit/network/nccl/sizes.h"
 
 namespace longhaul {
 namespace {
-
-constexpr double kKiB = 1024;
-constexpr double kMiB = 1024 * kKiB;
 
 void set(NcclConstants& constants, GpuTerm term, double value) {
   for (auto& group : constants.gpus) group[static_cast<std::size_t>(term)] = value;
