@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Writes one program a header, each with that one include: it compiles only if the header includes all that it uses.
 
-usage: header_programs.py SOURCE_ROOT OUTPUT_DIR FOLDER... [-FOLDER...]
+usage: header_programs.py SOURCE_ROOT OUTPUT_DIR FOLDER... [-FOLDER...] [+FOLDER...]
 
 A folder after a minus is left out, though it lies in one that is not. So is a header whose own .cpp is built and
-includes it before anything else: that proves the same.
+includes it before anything else: that proves the same, unless it lies in a folder after a plus, whose files are
+compiled several at once.
 
-Prints the names of the programs, one a line, sorted. A program is rewritten only when its text changes, so that
-configuring again compiles nothing again.
+Prints the names of the programs, one a line, sorted, and writes the headers to OUTPUT_DIR/headers.txt. A file is
+rewritten only when its text changes, so that configuring again compiles nothing again.
 """
 
 import pathlib
@@ -27,21 +28,27 @@ def proven(root, header):
     return built and first is not None and first.group(1) == header
 
 
+def write(path, text):
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
 def main(source_root, output_dir, *folders):
     root, output = pathlib.Path(source_root), pathlib.Path(output_dir)
     output.mkdir(parents=True, exist_ok=True)
-    wanted = [folder for folder in folders if not folder.startswith("-")]
+    wanted = [folder for folder in folders if folder[0] not in "-+"]
     unwanted = tuple(f"{folder[1:]}/" for folder in folders if folder.startswith("-"))
+    together = tuple(f"{folder[1:]}/" for folder in folders if folder.startswith("+"))
     found = sorted(path.relative_to(root).as_posix() for folder in wanted for path in (root / folder).rglob("*.h"))
-    headers = [header for header in found if not header.startswith(unwanted) and not proven(root, header)]
+    wanting = [header for header in found if not header.startswith(unwanted)]
+    headers = [header for header in wanting if header.startswith(together) or not proven(root, header)]
     programs = {header.replace("/", "__").removesuffix(".h") + ".cpp": header for header in headers}
     for stale in set(path.name for path in output.glob("*.cpp")) - programs.keys():
         (output / stale).unlink()
     for name, header in programs.items():
-        text, path = f'#include "{header}"\n', output / name
-        if not path.exists() or path.read_text() != text:
-            path.write_text(text)
-        print(path)
+        write(output / name, f'#include "{header}"\n')
+        print(output / name)
+    write(output / "headers.txt", "".join(f"{header}\n" for header in headers))
 
 
 if __name__ == "__main__":
