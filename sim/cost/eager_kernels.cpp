@@ -8,7 +8,7 @@
 namespace longhaul {
 namespace {
 
-constexpr double kLargestRate = 1.0;
+constexpr double kLargestEagerSeconds = 1.0;
 
 // Calls `read` with a reader of each member of an object of objects.
 template <typename Read>
@@ -41,8 +41,8 @@ Expected<std::shared_ptr<const EagerKernels>> read(const Json& json, const std::
   read_members(reader, "kernels", [&](const std::string& name, JsonReader& one) {
     EagerKernelTimes times;
     times.seconds_per_byte = one.required_number("seconds_per_byte", 1e-15, 1e-6).value_or(0);
-    times.host_seconds = one.required_number("host_seconds", 0, kLargestRate).value_or(0);
-    times.wait_seconds = one.required_number("wait_seconds", 0, kLargestRate).value_or(0);
+    times.host_seconds = one.required_number("host_seconds", 0, kLargestEagerSeconds).value_or(0);
+    times.wait_seconds = one.required_number("wait_seconds", 0, kLargestEagerSeconds).value_or(0);
     times.memory_bound = one.required_choice("bound", {"memory", "multiprocessors"}) != "multiprocessors";
     times.low = one.required_number("low", -0.95, 0).value_or(0);
     times.high = one.required_number("high", 0, 100).value_or(0);
@@ -50,8 +50,8 @@ Expected<std::shared_ptr<const EagerKernels>> read(const Json& json, const std::
   });
   read_members(reader, "stalls", [&](const std::string& name, JsonReader& one) {
     HostStallTimes times;
-    times.seconds = one.required_number("seconds", 0, kLargestRate).value_or(0);
-    times.seconds_per_piece = one.required_number("seconds_per_piece", 0, kLargestRate).value_or(0);
+    times.seconds = one.required_number("seconds", 0, kLargestEagerSeconds).value_or(0);
+    times.seconds_per_piece = one.required_number("seconds_per_piece", 0, kLargestEagerSeconds).value_or(0);
     eager->stalls.emplace(name, times);
   });
   reader.finish();

@@ -8,7 +8,6 @@
 #include "sim/network/nccl/graph.h"
 
 namespace longhaul {
-namespace {}  // namespace
 
 // Of the busiest rank, each figure by itself.
 struct Collectives::Peers {
